@@ -1,5 +1,6 @@
 #!/bin/sh
-# Instructions and allocations that the gateway spends on one small call, against the budget in instructions.txt.
+# Instructions and allocations that the gateway spends on one small call, against the budget in instructions.txt: a row
+# for each way to address a tool, and for each era that the client and the server speak.
 # Counts do not depend on how busy the machine is, so CI can hold them to a few percent; they do depend on the
 # compiler. Needs valgrind; without it nothing is checked, and that is said. `--write` makes what is measured the budget.
 set -eu
@@ -21,7 +22,7 @@ bench=$(cargo bench --profile count --bench gateway --no-run --message-format=js
 profile=$(mktemp)
 trap 'rm -f "$profile" "$profile.budget"' EXIT
 
-# count MODE SIZE IN_FLIGHT CALLS: instructions and calls of the allocator in a whole run, from start to end.
+# count WAY CLIENT SERVER SIZE IN_FLIGHT CALLS: instructions and calls of the allocator in a whole run, from start to end.
 count() {
     "$bench" role load "$@" valgrind --tool=callgrind --callgrind-out-file="$profile"
     awk '
@@ -47,13 +48,13 @@ status=0
 measured="$compiler
 "
 tail -n +2 "$budget" >"$profile.budget"
-while read -r mode size in_flight allowed allowed_allocations; do
-    few=$(count "$mode" "$size" "$in_flight" 640)
-    many=$(count "$mode" "$size" "$in_flight" 2560)
+while read -r way client server size in_flight allowed allowed_allocations; do
+    few=$(count "$way" "$client" "$server" "$size" "$in_flight" 640)
+    many=$(count "$way" "$client" "$server" "$size" "$in_flight" 2560)
     each=$(((${many% *} - ${few% *}) / 1920))
     # In hundredths.
     allocations=$((((${many#* } - ${few#* }) * 100 + 960) / 1920))
-    measured="$measured$mode $size $in_flight $each $allocations
+    measured="$measured$way $client $server $size $in_flight $each $allocations
 "
     verdict=ok
     if [ $((each * 100)) -gt $((allowed * (100 + tolerance))) ] ||
@@ -63,7 +64,7 @@ while read -r mode size in_flight allowed allowed_allocations; do
     elif [ $((each * 100)) -lt $((allowed * (100 - tolerance))) ]; then
         verdict='less than allowed: lower the budget (--write)'
     fi
-    echo "$mode, $size B, $in_flight in flight: $each instructions a call (budget $allowed)," \
+    echo "$way, $client client, $server server, $size B, $in_flight in flight: $each instructions a call (budget $allowed)," \
         "$allocations/100 allocations (budget $allowed_allocations/100): $verdict"
 done <"$profile.budget"
 if [ "${1:-}" = --write ]; then

@@ -8,7 +8,6 @@ pub mod mend;
 mod sent;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -18,7 +17,7 @@ use self::mend::{MENDED, Verdict, mend};
 pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
-use crate::hash::Seeded;
+use crate::hash::{HashMap, Seeded};
 use crate::json::{Node, Scanner};
 use crate::lock::Guard;
 use crate::protocol::era::Era;
@@ -354,6 +353,9 @@ pub struct Shelf {
     pub(super) rendered: OnceLock<Rendered>,
     /// The definitions as hosts of apps see them, made at the first use.
     pub(super) for_hosts: OnceLock<Rendered>,
+    /// The same two without any output schema, and without those that legacy clients do not accept, if there is a
+    /// difference.
+    pub(super) adapted: [[OnceLock<Option<Rendered>>; 2]; 2],
     /// The fingerprints, made at the first use.
     pub(super) prints: OnceLock<Prints>,
 }
@@ -609,7 +611,7 @@ fn hash(origin: &[&str], attempt: u32) -> u32 {
 /// The names that differ least from `wanted`, nearest first.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
-    let mut seen = HashMap::new();
+    let mut seen = HashMap::default();
     for name in names {
         let lower = name.to_lowercase();
         let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));

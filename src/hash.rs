@@ -39,9 +39,8 @@ impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.mix(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+        let last = rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte));
+        self.mix(last ^ (bytes.len() as u64) << 56);
     }
 
     fn write_u8(&mut self, value: u8) {
@@ -54,6 +53,10 @@ impl Hasher for Mixer {
 
     fn write_u64(&mut self, value: u64) {
         self.mix(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.mix(value as u64);
     }
 
     fn finish(&self) -> u64 {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memchr_iter, memmem};
 
+use crate::roles::Era;
 use crate::system;
 
 /// A server process and our ends of its pipes.
@@ -17,7 +18,13 @@ pub(crate) struct Client {
     /// Read and not yet used.
     held: Vec<u8>,
     next: u64,
+    era: Era,
 }
+
+/// What a modern client says of itself in every request.
+const META: &str = "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
+    \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
+    \"io.modelcontextprotocol/clientCapabilities\":{}}";
 
 /// Which call is made: its parameters in full.
 pub(crate) struct Call(String);
@@ -62,7 +69,13 @@ impl Client {
         let (stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         system::do_not_block(stdin.as_fd());
         system::do_not_block(stdout.as_fd());
-        Self { child, stdin: Some(stdin), stdout, held: Vec::new(), next: 1 }
+        Self { child, stdin: Some(stdin), stdout, held: Vec::new(), next: 1, era: Era::Legacy }
+    }
+
+    /// Speaks this era from now on.
+    pub(crate) fn speaking(mut self, era: Era) -> Self {
+        self.era = era;
+        self
     }
 
     /// Of the process that was started.
@@ -72,6 +85,10 @@ impl Client {
 
     /// The handshake.
     pub(crate) fn initialize(&mut self) {
+        if self.era == Era::Modern {
+            self.request("server/discover", "{}");
+            return;
+        }
         self.request(
             "initialize",
             r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#,
@@ -182,7 +199,8 @@ impl Client {
 
     /// Takes what has come unasked, so that the next measurement begins clean.
     pub(crate) fn settle(&mut self) {
-        self.request("ping", "{}");
+        let method = if self.era == Era::Modern { "server/discover" } else { "ping" };
+        self.request(method, "{}");
         self.held.clear();
     }
 
@@ -190,7 +208,14 @@ impl Client {
         let id = self.next;
         self.next += 1;
         write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":").expect("memory");
-        out.extend_from_slice(params.as_bytes());
+        match self.era {
+            Era::Legacy => out.extend_from_slice(params.as_bytes()),
+            Era::Modern => {
+                let members = params.strip_suffix('}').expect("an object");
+                let comma = if members == "{" { "" } else { "," };
+                write!(out, "{members}{comma}{META}}}").expect("memory");
+            }
+        }
         out.extend_from_slice(b"}\n");
     }
 

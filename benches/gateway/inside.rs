@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::client::{Call, Client, Shape};
+use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
 
 /// Serves as the gateway does.
@@ -11,16 +12,29 @@ pub(crate) fn gateway(file: &str) {
     mcp_workbench::inside::serve(Path::new(file), env!("CARGO_BIN_EXE_mcp-workbench"));
 }
 
-/// Starts the gateway by the words of `with` (`valgrind` and its options, or nothing) and makes calls.
-pub(crate) fn load(mode: &str, size: &str, in_flight: &str, calls: &str, with: &[&str]) {
+/// Starts the gateway by the words of `with` (`valgrind` and its options, or nothing) and makes calls. `way` says how
+/// a tool is addressed, `eras` what the client and the server speak.
+pub(crate) fn load(
+    way: &str,
+    (client, server): (Era, Era),
+    size: &str,
+    in_flight: &str,
+    calls: &str,
+    with: &[&str],
+) {
     const ONE: Size = Size(1, 1, 1);
     let number = |text: &str| text.parse().expect("a number");
-    let file = File::new(ONE);
-    let mut client = Client::start(scene::inside(&file, with));
+    let file = File::of(server, ONE);
+    let mut client = Client::start(scene::inside(&file, with)).speaking(client);
     client.initialize();
     client.request("tools/call", &scene::open(0));
     client.settle();
-    let (way, shape) = (if mode == "proxy" { Way::Used } else { Way::Registered }, Shape::Echo(number(size)));
+    let way = match way {
+        "registered" => Way::Registered,
+        "use_tool" => Way::Used,
+        other => panic!("no such way: {other}"),
+    };
+    let shape = Shape::Echo(number(size));
     let call = Call::new(scene::call(way, ONE), shape);
     client.check(&call, shape);
     client.calls(&call, number(calls), number(in_flight));

@@ -9,11 +9,35 @@ use crate::{bridges, inside, limits};
 /// First argument of an executable that plays a role.
 pub(crate) const ARGUMENT: &str = "role";
 
+/// The protocol versions that a client or an upstream speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    Legacy,
+    Modern,
+}
+
+impl Era {
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "legacy" => Self::Legacy,
+            "modern" => Self::Modern,
+            other => panic!("no such era: {other}"),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
 /// Plays the role that the arguments name, until stdin ends.
 pub(crate) fn play(arguments: &[String]) {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match &*arguments {
-        ["upstream", tools] => upstream(tools.parse().expect("a number of tools")),
+        ["upstream", era, tools] => upstream(Era::named(era), tools.parse().expect("a number of tools")),
         ["bytes"] => limits::bytes(),
         ["envelope"] => limits::envelope(),
         ["rmcp"] => limits::rmcp(),
@@ -21,15 +45,26 @@ pub(crate) fn play(arguments: &[String]) {
         ["bridge"] => bridges::bridge(),
         ["hello", file] => limits::hello(file),
         ["gateway", file] => inside::gateway(file),
-        ["load", mode, size, in_flight, calls, with @ ..] => inside::load(mode, size, in_flight, calls, with),
+        ["load", way, client, server, size, in_flight, calls, with @ ..] => {
+            let eras = (Era::named(client), Era::named(server));
+            inside::load(way, eras, size, in_flight, calls, with);
+        }
         other => panic!("no such role: {other:?}"),
     }
 }
 
 /// A server with so many tools, all alike: `size` asks for a text of that length, `text` is sent back.
-fn upstream(tools: usize) {
+fn upstream(era: Era, tools: usize) {
+    let modern = era == Era::Modern;
+    let (complete, kept): (&[u8], &[u8]) = match era {
+        Era::Legacy => (b"", b""),
+        Era::Modern => (
+            b"\"resultType\":\"complete\",",
+            b"\"resultType\":\"complete\",\"ttlMs\":60000,\"cacheScope\":\"public\",",
+        ),
+    };
     let definitions: Vec<String> = (0..tools).map(definition).collect();
-    let list = format!("{{\"tools\":[{}]}}", definitions.join(","));
+    let list = format!("\"tools\":[{}]}}", definitions.join(","));
     let mut text = Vec::new();
     let mut out = Vec::new();
     each_line(std::io::stdin().lock(), |line, more| {
@@ -37,13 +72,16 @@ fn upstream(tools: usize) {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
             out.extend_from_slice(id);
             let head = &line[..line.len().min(400)];
-            if memmem::find(head, b"\"server/discover\"").is_some() {
+            // A subscription that is refused is not tried again.
+            let unknown = if modern { &b"\"subscriptions/listen\""[..] } else { b"\"server/discover\"" };
+            if memmem::find(head, unknown).is_some() {
                 out.extend_from_slice(b",\"error\":{\"code\":-32601,\"message\":\"Method not found\"}}\n");
                 return write(&mut out, more);
             }
-            out.extend_from_slice(b",\"result\":");
+            out.extend_from_slice(b",\"result\":{");
             if memmem::find(head, b"\"tools/call\"").is_some() {
-                out.extend_from_slice(b"{\"content\":[{\"type\":\"text\",\"text\":\"");
+                out.extend_from_slice(complete);
+                out.extend_from_slice(b"\"content\":[{\"type\":\"text\",\"text\":\"");
                 match number_after(head, b"\"size\":") {
                     Some(size) => {
                         let size = std::str::from_utf8(size).expect("digits").parse().expect("a size");
@@ -54,14 +92,20 @@ fn upstream(tools: usize) {
                 }
                 out.extend_from_slice(b"\"}]}");
             } else if memmem::find(head, b"\"tools/list\"").is_some() {
+                out.extend_from_slice(kept);
                 out.extend_from_slice(list.as_bytes());
+            } else if memmem::find(head, b"\"server/discover\"").is_some() {
+                out.extend_from_slice(kept);
+                out.extend_from_slice(
+                    b"\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}}}",
+                );
             } else if memmem::find(head, b"\"initialize\"").is_some() {
                 out.extend_from_slice(
-                    b"{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\
+                    b"\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\
                       \"serverInfo\":{\"name\":\"bench\",\"version\":\"1\"}}",
                 );
             } else {
-                out.extend_from_slice(b"{}");
+                out.push(b'}');
             }
             out.extend_from_slice(b"}\n");
         }

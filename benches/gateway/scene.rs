@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use crate::client::Client;
-use crate::roles;
+use crate::roles::{self, Era};
 
 /// What a registered name of the one-server configuration has before the upstream's own.
 pub(crate) const PREFIX: &str = "box0__server0__";
@@ -50,7 +50,7 @@ pub(crate) fn call(way: Way, Size(toolboxes, servers, tools): Size) -> (String, 
 
 /// This executable as an upstream.
 pub(crate) fn upstream(tools: usize) -> Command {
-    role(&["upstream", &tools.to_string()])
+    role(&["upstream", Era::Legacy.name(), &tools.to_string()])
 }
 
 /// This executable in a role.
@@ -117,9 +117,15 @@ pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
     /// One whose upstreams are this executable.
-    pub(crate) fn new(Size(toolboxes, servers, tools): Size) -> Self {
+    pub(crate) fn new(size: Size) -> Self {
+        Self::of(Era::Legacy, size)
+    }
+
+    /// The same with upstreams of this era.
+    pub(crate) fn of(era: Era, Size(toolboxes, servers, tools): Size) -> Self {
         let program = std::env::current_exe().expect("it runs");
-        let server = json!({"command": program, "args": [roles::ARGUMENT, "upstream", tools.to_string()]});
+        let arguments = [roles::ARGUMENT, "upstream", era.name(), &tools.to_string()];
+        let server = json!({"command": program, "args": arguments});
         let servers: serde_json::Map<_, _> =
             (0..servers).map(|number| (format!("server{number}"), server.clone())).collect();
         let toolbox = json!({"description": "Bench", "mcpServers": servers});
@@ -135,7 +141,7 @@ impl File {
         let mut text = "active_toolsets = [\"*\"]\n".to_owned();
         for number in 0..servers {
             text += &format!(
-                "[[servers]]\nnamespace = \"space{number}\"\ncommand = \"'{}' {} upstream {tools}\"\n",
+                "[[servers]]\nnamespace = \"space{number}\"\ncommand = \"'{}' {} upstream legacy {tools}\"\n",
                 program.display(),
                 roles::ARGUMENT,
             );

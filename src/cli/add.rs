@@ -1,21 +1,21 @@
-//! `add` and `remove`, which change one server of our own file.
+//! `add`, which puts one server into our own file.
 
 use super::World;
 use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
-use super::import::{literals, variables};
+use super::fresh::{fresh, text_to_extend};
+use super::import::{literals, put_into_toolbox, variables};
 use super::lock;
 use super::secrets::Secrets;
+use super::shape::servers;
 use crate::client_files::{
-    Group, ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, read_config, toolman_value,
-    workbench_value,
+    ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, free_name, toolbox_for, toolman_value,
 };
 use crate::config::locate::Face;
-use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ServerName, ToolboxName};
 use crate::edit::file::Audience;
 use crate::edit::{self, Edit, Value};
-use serde_json::{Map, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// A server as the command line describes it.
@@ -30,68 +30,62 @@ pub(super) struct New<'a> {
     pub(super) headers: &'a [String],
 }
 
-/// The file that is to be changed.
+/// The file that gets the server.
 pub(super) struct Target<'a> {
     pub(super) face: Face,
     pub(super) file: &'a Path,
+    /// The toolbox; one named after the server if none is given.
     pub(super) toolbox: Option<&'a str>,
+    /// What to say about the toolbox.
+    pub(super) description: Option<&'a str>,
     pub(super) world: &'a World,
 }
 
-/// Adds a server.
+/// Adds a server. The file is created if there is none.
 pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
     console.in_turn(target.file, |console| add_now(target, new, console))
 }
 
-/// Removes a server.
-pub(super) fn remove(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
-    console.in_turn(target.file, |console| remove_now(target, name, console))
-}
-
 fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
+    let face = target.face;
     let mut server = describe(new)?;
     let hidden = literals(std::slice::from_ref(&server));
-    if target.face == Face::Workbench {
+    if face == Face::Workbench {
         ServerName::new(new.name)
             .map_err(|wrong| Failure::usage(wrong, "give the server a readable name"))?;
     }
-    let config = open(target.face, target.file, target.world, None)?;
-    let groups = read_config(target.face, &config.value);
-    let toolbox = toolbox(target, &groups)?;
-    let names: Vec<_> = names(target.face, &config.value, &toolbox);
-    if names.iter().any(|name| name == new.name) {
-        return Err(Failure::usage(
-            format!("`{}` is there already{}", new.name, inside("in", &toolbox)),
-            format!("choose another name, or `{} remove` it first", target.face.program()),
-        ));
-    }
-    let secrets = Secrets::of(&config, target.face, target.world)?;
+    let config = open(face, target.file, target.world, Some(&fresh(face, false)))?;
+    let toolbox = toolbox(target, new.name, &config.value)?;
+    let secrets = Secrets::of(&config, face, target.world)?;
     let environment = |name: &str| secrets.value(name);
     let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
     vault.take(&mut server);
     let (replaced, values) = (vault.replaced, vault.values);
-    let edit = match target.face {
-        Face::Workbench => {
-            let path = ["toolboxes", &toolbox, "mcpServers", new.name].map(str::to_owned).to_vec();
-            Edit::Set { path, value: workbench_value(&server) }
-        }
+    let mut edits = match face {
+        Face::Workbench => put_into_toolbox(&server, &toolbox, target.description.unwrap_or_default()),
         Face::Toolman => {
             let path = vec!["servers".to_owned()];
-            Edit::Push { path, value: toolman_value(&server), index: usize::MAX }
+            vec![Edit::Push { path, value: toolman_value(&server), index: usize::MAX }]
         }
     };
-    let naming = Secrets::naming(target.face, &config.value).filter(|_| !values.is_empty());
-    let edits: Vec<_> = naming.into_iter().chain([edit]).collect();
-    let after = edit::apply(format(target.face), &config.text, &edits)
-        .map_err(|refusal| refused(target.file, &refusal))?;
+    if config.snapshot.bytes.is_some() && !values.is_empty() {
+        edits.extend(Secrets::naming(face, &config.value));
+    }
+    let before = text_to_extend(&config, face, !values.is_empty());
+    let after =
+        edit::apply(format(face), &before, &edits).map_err(|refusal| refused(target.file, &refusal))?;
     let filed = secrets.with(&values);
-    validate(target.face, target.file, after.as_bytes(), filed.as_deref(), target.world)?;
-    let mut answer = answer(target.face, &toolbox, new.name);
+    validate(face, target.file, after.as_bytes(), filed.as_deref(), target.world)?;
+    let mut answer = match face {
+        Face::Workbench => json!({"toolbox": toolbox, "server": new.name}),
+        Face::Toolman => json!({"namespace": new.name}),
+    };
     let moved = replaced.iter().map(|one| json!({"variable": one.variable, "key": one.key}));
-    answer.insert("secrets".to_owned(), moved.collect());
+    answer["secrets"] = moved.collect();
+    let mut answer: Answer = answer.as_object().cloned().unwrap_or_default();
     let proposal = Proposal {
         snapshot: &config.snapshot,
-        format: format(target.face),
+        format: format(face),
         after: Some(&after),
         audience: Audience::Usual,
         secrets: Redactor::new(hidden.into_iter().chain(values)),
@@ -109,61 +103,6 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     if settled == Settled::Written {
         lock::remind(target.face, &config, console)?;
     }
-    Ok(answer)
-}
-
-fn remove_now(target: &Target<'_>, name: &str, console: &mut Console<'_>) -> Result<Answer, Failure> {
-    let config = open(target.face, target.file, target.world, None)?;
-    let toolboxes: Vec<_> =
-        read_config(target.face, &config.value).into_iter().map(|group| group.name).collect();
-    let within = |toolbox: &String| target.toolbox.is_none_or(|wanted| wanted == toolbox);
-    if let Some(wanted) = target.toolbox.filter(|wanted| !toolboxes.iter().any(|toolbox| toolbox == wanted)) {
-        return Err(unknown("toolbox", wanted, &toolboxes));
-    }
-    let mut holders = Vec::new();
-    let mut all = Vec::new();
-    for toolbox in toolboxes.into_iter().filter(within) {
-        let names = names(target.face, &config.value, &toolbox);
-        if names.iter().any(|known| known == name) {
-            holders.push(toolbox);
-        }
-        all.extend(names);
-    }
-    let toolbox = match holders.as_slice() {
-        [toolbox] => toolbox.clone(),
-        [] => return Err(unknown("server", name, &all)),
-        many => {
-            let message = format!("`{name}` stands in the toolboxes {}", listed(many, "and"));
-            return Err(Failure::usage(message, "say which one with --toolbox"));
-        }
-    };
-    let edit = match target.face {
-        Face::Workbench => {
-            Edit::Remove { path: ["toolboxes", &toolbox, "mcpServers", name].map(str::to_owned).to_vec() }
-        }
-        Face::Toolman => {
-            let path = vec!["servers".to_owned()];
-            let index = all.iter().position(|known| known == name).unwrap_or_default();
-            if all.iter().filter(|known| *known == name).count() > 1 {
-                let message = format!("several servers have the namespace `{name}`");
-                return Err(Failure::usage(message, "take one out by hand"));
-            }
-            if all.len() == 1 { Edit::Remove { path } } else { Edit::Pull { path, index } }
-        }
-    };
-    let after = edit::apply(format(target.face), &config.text, &[edit])
-        .map_err(|refusal| refused(target.file, &refusal))?;
-    validate(target.face, target.file, after.as_bytes(), None, target.world)?;
-    let mut answer = answer(target.face, &toolbox, name);
-    let proposal = Proposal {
-        snapshot: &config.snapshot,
-        format: format(target.face),
-        after: Some(&after),
-        audience: Audience::Usual,
-        secrets: Redactor::default(),
-    };
-    console.plan(format!("Removes {name}{}", inside("from", &toolbox)));
-    console.settle(&proposal, &mut answer, |_| Ok(()))?;
     Ok(answer)
 }
 
@@ -204,70 +143,44 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         tools: None,
         tools_key: String::new(),
         disabled: false,
+        description: String::new(),
         origin: Origin { client: "", file: PathBuf::new(), path: Vec::new() },
     })
 }
 
-fn toolbox(target: &Target<'_>, groups: &[Group]) -> Result<String, Failure> {
+/// The toolbox for a server of this name; empty for `tools.toml`. Fails if there is such a server already.
+fn toolbox(target: &Target<'_>, server: &str, value: &Value) -> Result<String, Failure> {
     if target.face == Face::Toolman {
-        return match target.toolbox {
-            None => Ok(String::new()),
-            Some(_) => Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out")),
-        };
-    }
-    match (target.toolbox, groups) {
-        (Some(name), _) => match ToolboxName::new(name) {
-            Ok(_) => Ok(name.to_owned()),
-            Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
-        },
-        (None, []) => Ok("dev".to_owned()),
-        (None, [only]) => Ok(only.name.clone()),
-        (None, many) => {
-            let names: Vec<_> = many.iter().map(|group| group.name.as_str()).collect();
-            let message = format!("the file has the toolboxes {}", listed(&names, "and"));
-            Err(Failure::usage(message, "say which one with --toolbox"))
+        for (given, option) in [(target.toolbox, "--toolbox"), (target.description, "--description")] {
+            if given.is_some() {
+                return Err(Failure::usage("tools.toml has no toolboxes", format!("leave {option} out")));
+            }
         }
     }
-}
-
-/// The names of a toolbox's servers, whatever their entries hold.
-fn names(face: Face, value: &Value, toolbox: &str) -> Vec<String> {
-    match face {
-        Face::Workbench => {
-            let servers = value.at(&["toolboxes", toolbox, "mcpServers"]).map(Value::entries);
-            servers.unwrap_or_default().iter().map(|(name, _)| name.clone()).collect()
-        }
-        Face::Toolman => {
-            let servers = value.get("servers").map(Value::items).unwrap_or_default();
-            let name =
-                |server: &Value| server.get("namespace").and_then(Value::text).unwrap_or_default().to_owned();
-            servers.iter().map(name).collect()
-        }
+    if let Some(Err(wrong)) = target.toolbox.map(ToolboxName::new) {
+        return Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`"));
     }
+    let there = servers(target.face, value).into_iter().find(|place| {
+        place.server == server && target.toolbox.is_none_or(|toolbox| place.toolbox == toolbox)
+    });
+    if let Some(place) = there {
+        return Err(Failure::usage(
+            format!("`{server}` is there already{}", inside("in", &place.toolbox)),
+            format!("choose another name, or `{} remove` it first", target.face.program()),
+        ));
+    }
+    Ok(match (target.face, target.toolbox) {
+        (Face::Toolman, _) => String::new(),
+        (Face::Workbench, Some(toolbox)) => toolbox.to_owned(),
+        (Face::Workbench, None) => {
+            let toolboxes = value.get("toolboxes").map(Value::entries).unwrap_or_default();
+            let taken: Vec<_> = toolboxes.iter().map(|(name, _)| name.clone()).collect();
+            free_name(&toolbox_for(server), &taken)
+        }
+    })
 }
 
-fn unknown(what: &str, name: &str, known: &[String]) -> Failure {
-    let hint = match nearest(name, known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => "there is none".to_owned(),
-        None => format!("there is {}", listed(known, "and")),
-    };
-    Failure::usage(format!("there is no {what} `{name}`"), hint)
-}
-
-/// Where a server goes or comes from, in words; `tools.toml` has no toolboxes.
+/// Where a server goes or is, in words; `tools.toml` has no toolboxes.
 fn inside(preposition: &str, toolbox: &str) -> String {
     if toolbox.is_empty() { String::new() } else { format!(" {preposition} toolbox `{toolbox}`") }
-}
-
-fn answer(face: Face, toolbox: &str, name: &str) -> Answer {
-    let mut answer = Map::new();
-    match face {
-        Face::Workbench => {
-            answer.insert("toolbox".to_owned(), json!(toolbox));
-            answer.insert("server".to_owned(), json!(name));
-        }
-        Face::Toolman => drop(answer.insert("namespace".to_owned(), json!(name))),
-    }
-    answer
 }

@@ -112,6 +112,15 @@ impl Console<'_> {
         self.say(&self.manner.warning(line))
     }
 
+    /// Whether a person agrees; nobody does without a terminal.
+    pub(super) fn confirms(&mut self, question: &str) -> io::Result<bool> {
+        let question = self.manner.message(&format!("{question} [y/N] "));
+        match &mut self.ask {
+            Some(ask) => Ok(is_yes(&ask(&question)?)),
+            None => Ok(false),
+        }
+    }
+
     /// Runs work that reads and changes a file, and runs it again if another process has changed the file
     /// meanwhile. Other processes that want to change the file wait until the work is done, but never for a
     /// person's answer: if a person is asked, they wait from the answer on, and the change is shown anew for

@@ -12,12 +12,13 @@ use crate::client_files::{
     self, FileScope, ImportedServer, Ourselves, Past, held, inputs, places, read, read_config,
 };
 use crate::config::locate::Face;
+use crate::config::read::listed;
 use crate::config::{Inputs, Redactor, Server, ToolMode, Transport};
 use crate::edit::backup::{Backup, Record};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{self, Value};
 use crate::face::Declared;
-use crate::known_clients::KnownClient;
+use crate::known_clients::{CLIENTS, KnownClient, VariableSyntax};
 use crate::memory::definitions::Definitions;
 use serde_json::{Map, json};
 use std::collections::BTreeSet;
@@ -32,6 +33,8 @@ pub(super) struct Order<'a> {
     /// The face of the program without `--face`.
     pub(super) own_face: Face,
     pub(super) tool_mode: Option<ToolMode>,
+    /// Whether our entry is for the user everywhere, or for the project in the current directory.
+    pub(super) scope: FileScope,
     /// Whether the client's own servers stay.
     pub(super) keep: bool,
     /// Whether our own file is to say that sessions share the daemon.
@@ -41,22 +44,24 @@ pub(super) struct Order<'a> {
     pub(super) world: &'a World,
 }
 
-/// Puts us into a client's user-wide file and removes the servers that our configuration holds.
+/// Puts us into a client's file and removes the servers that our configuration holds. `file` is the
+/// configuration that the command line names.
 pub(super) fn connect(
     order: &Order<'_>,
-    config: &Path,
+    file: Option<&Path>,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
     let client = named(order.client)?;
-    let path = user_place(client, order.world)?;
+    let path = place(client, order.scope, order.world)?;
+    let config = config_to_register(order, file)?;
     let switched = match order.daemon {
-        true => Some(console.in_turn(config, |console| switch_daemon_on(order, config, console))?),
+        true => Some(console.in_turn(&config, |console| switch_daemon_on(order, &config, console))?),
         false => None,
     };
     if switched.as_ref().is_some_and(|(settled, _)| *settled == Settled::Shown) && !console.dry_run {
         return Ok(Answer::new());
     }
-    let mut answer = console.in_turn(&path, |console| connect_now(order, client, &path, config, console))?;
+    let mut answer = console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))?;
     answer.extend(switched.map(|(_, own)| ("config".to_owned(), own.into())));
     Ok(answer)
 }
@@ -88,6 +93,46 @@ fn switch_daemon_on(
     Ok((settled, answer))
 }
 
+/// The configuration that the client's entry names. Outside a project that is never the one of the current
+/// directory: whoever clones a repository has not agreed to what lies there.
+fn config_to_register(order: &Order<'_>, named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let (face, world) = (order.face, order.world);
+    let (program, name) = (face.program(), face.file_name());
+    let here = world.directory.join(name);
+    if order.scope == FileScope::Project {
+        return match (named, here.exists()) {
+            (Some(_), _) => Err(Failure::usage(
+                format!("--project registers the {name} of this directory"),
+                "leave out --config or --project",
+            )),
+            (None, true) => Ok(here),
+            (None, false) => Err(Failure::configuration(
+                format!("there is no {}", here.display()),
+                format!("`{program} init --project` makes one"),
+            )),
+        };
+    }
+    let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
+    if named.is_some() || (face == Face::Workbench && variable.is_some()) {
+        return Ok(world.locate(face, named)?);
+    }
+    let own = world.user_file(face);
+    if let Some(own) = own.as_ref().filter(|own| own.exists()) {
+        return Ok(own.clone());
+    }
+    let looked = own.map(|own| format!("; looked for {}", own.display())).unwrap_or_default();
+    let project = match here.exists() {
+        true => {
+            format!("; `{program} connect {} --project` registers the one in this directory", order.client)
+        }
+        false => String::new(),
+    };
+    Err(Failure::configuration(
+        format!("you have no {name} of your own{looked}"),
+        format!("`{program} init` makes one from your clients' servers{project}"),
+    ))
+}
+
 fn connect_now(
     order: &Order<'_>,
     client: &'static KnownClient,
@@ -98,7 +143,7 @@ fn connect_now(
     let world = order.world;
     let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
-    let name = entry_name(order.face);
+    let name = entry_name(order.face, order.scope);
     let backup = backup(client, name, path, world)?;
     let base = match backup.read() {
         Some(_) => disconnected(client, name, &snapshot, &backup)?,
@@ -130,6 +175,9 @@ fn connect_now(
         console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
     }
     change.sum_up(client, order.face, console);
+    if order.scope == FileScope::Project && !knows_workspace(client) {
+        console.plan("The entry has absolute paths, so it fits this machine only");
+    }
     let hidden = hidden_apps(order, client, config, &ours);
     hidden.iter().for_each(|hidden| console.plan(hidden));
     let outcome = console.settle(&proposal, &mut answer, |_| {
@@ -147,10 +195,11 @@ fn connect_now(
         Settled::Written => {
             answer.insert("backup".to_owned(), json!(backup.directory()));
             console.say(&format!(
-                "Restart {}; `{} disconnect {}` undoes it",
+                "Restart {}; `{} disconnect {}{}` undoes it",
                 client.title,
                 order.face.program(),
-                client.id
+                client.id,
+                if order.scope == FileScope::Project { " --project" } else { "" },
             ))?;
         }
     }
@@ -264,7 +313,8 @@ impl<'a> GatewayStart<'a> {
                 }
             }
         }
-        Ok(Self { ourselves: ourselves(order, config, mode, asked), startable, lacking, secrets })
+        let ourselves = ourselves(order, client, config, mode, asked);
+        Ok(Self { ourselves, startable, lacking, secrets })
     }
 }
 
@@ -297,7 +347,7 @@ impl<'a> Registration<'a> {
         let refused = |refusal| refused(path, &refusal);
         let world = order.world;
         let value = edit::parse(client.files.dialect.format, before).map_err(refused)?.value;
-        let there = read(client, path, FileScope::User, &value, &world.directory, home_variable()).servers;
+        let there = read(client, path, order.scope, &value, &world.directory, home_variable()).servers;
         let (gateways, others): (Vec<_>, Vec<_>) = there.iter().partition(|server| is_gateway(server));
         let environment = |name: &str| start.secrets.value(name);
         let mut taken = held(&there, &start.startable, &environment);
@@ -371,22 +421,23 @@ impl<'a> Registration<'a> {
 /// Removes us again and restores what connecting removed.
 pub(super) fn disconnect(
     client: &str,
-    face: Face,
+    (face, scope): (Face, FileScope),
     world: &World,
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let (client, name) = (named(client)?, entry_name(face));
+    let (client, name) = (named(client)?, entry_name(face, scope));
     let mut answer = Map::new();
     answer.insert("client".to_owned(), json!(client.id));
     answer.insert("entry".to_owned(), json!(name));
-    let environment = |name: &str| world.variable(name);
-    let around = world.surroundings(&environment);
-    let user = places(client, &around).into_iter().filter(|place| place.own);
+    let files = match scope {
+        FileScope::User => user_places(client, world),
+        FileScope::Project => vec![place(client, scope, world)?],
+    };
     let mut outcome = None;
-    for place in user {
-        let path = &place.path;
-        outcome = console
-            .in_turn(path, |console| disconnect_now(client, face, path, world, &mut answer, console))?;
+    for path in &files {
+        outcome = console.in_turn(path, |console| {
+            disconnect_now(client, (face, scope), path, world, &mut answer, console)
+        })?;
         if outcome.is_some() {
             break;
         }
@@ -402,13 +453,13 @@ pub(super) fn disconnect(
 /// Removes us from one file; `None` if the file does not name us.
 fn disconnect_now(
     client: &KnownClient,
-    face: Face,
+    (face, scope): (Face, FileScope),
     path: &Path,
     world: &World,
     answer: &mut Answer,
     console: &mut Console<'_>,
 ) -> Result<Option<Settled>, Failure> {
-    let name = entry_name(face);
+    let name = entry_name(face, scope);
     let backup = backup(client, name, path, world)?;
     let snapshot = read_file(path)?;
     let record = backup.read().map(|(record, ..)| record);
@@ -427,7 +478,7 @@ fn disconnect_now(
     let before = edit::parse(client.files.dialect.format, &base.text).map(|parsed| parsed.value);
     let mut hidden = Vec::new();
     for value in [value, before].into_iter().flatten() {
-        let imported = read(client, path, FileScope::User, &value, &world.directory, home_variable());
+        let imported = read(client, path, scope, &value, &world.directory, home_variable());
         hidden.extend(literals(&imported.servers));
     }
     let proposal = Proposal {
@@ -520,14 +571,37 @@ fn named(client: &str) -> Result<&'static KnownClient, Failure> {
     KnownClient::named(client).ok_or_else(|| unknown_client(client, ""))
 }
 
-/// The user-wide file that exists, otherwise the one that the client would look for first.
-fn user_place(client: &KnownClient, world: &World) -> Result<PathBuf, Failure> {
+/// The client's file for our entry: of the user-wide ones the first that exists, otherwise the one that the
+/// client would look for first; in a project the client's own.
+fn place(client: &KnownClient, scope: FileScope, world: &World) -> Result<PathBuf, Failure> {
+    match scope {
+        FileScope::User => {
+            let places = user_places(client, world);
+            let place = places.iter().find(|place| place.exists()).or(places.first()).cloned();
+            place.ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))
+        }
+        FileScope::Project => {
+            let place = client.files.project.first().map(|place| world.directory.join(place));
+            place.ok_or_else(|| {
+                let able = CLIENTS.iter().filter(|client| !client.files.project.is_empty());
+                let able: Vec<_> = able.map(|client| client.id).collect();
+                let message = format!("{} has no file for a project", client.title);
+                Failure::usage(message, format!("leave out --project; {} have one", listed(&able, "and")))
+            })
+        }
+    }
+}
+
+/// The user-wide files of a client.
+fn user_places(client: &KnownClient, world: &World) -> Vec<PathBuf> {
     let environment = |name: &str| world.variable(name);
-    let around = world.surroundings(&environment);
-    let places: Vec<_> = places(client, &around).into_iter().filter(|place| place.own).collect();
-    let there = places.iter().find(|place| (around.exists)(&place.path));
-    let place = there.or(places.first()).map(|place| place.path.clone());
-    place.ok_or_else(|| Failure::usage("you have no home directory", "set HOME"))
+    let places = places(client, &world.surroundings(&environment)).into_iter();
+    places.filter(|place| place.own).map(|place| place.path).collect()
+}
+
+/// Whether the client puts the directory of the project in the place of `${workspaceFolder}`.
+fn knows_workspace(client: &KnownClient) -> bool {
+    client.files.dialect.variables == VariableSyntax::Editor
 }
 
 fn read_file(path: &Path) -> Result<Snapshot, Failure> {
@@ -541,10 +615,13 @@ fn text(snapshot: &Snapshot) -> Result<&str, Failure> {
     })
 }
 
-fn entry_name(face: Face) -> &'static str {
-    match face {
-        Face::Workbench => "workbench",
-        Face::Toolman => "toolman",
+/// The name of our entry. A user's and a project's stand side by side.
+fn entry_name(face: Face, scope: FileScope) -> &'static str {
+    match (face, scope) {
+        (Face::Workbench, FileScope::User) => "workbench",
+        (Face::Workbench, FileScope::Project) => "workbench-project",
+        (Face::Toolman, FileScope::User) => "toolman",
+        (Face::Toolman, FileScope::Project) => "toolman-project",
     }
 }
 
@@ -554,10 +631,12 @@ fn backup(client: &KnownClient, name: &str, path: &Path, world: &World) -> Resul
     Ok(Backup::new(&state, &format!("{}-{name}", client.id), path))
 }
 
-/// The backups of a client's file, one for each face.
-pub(super) fn backups(client: &KnownClient, path: &Path, world: &World) -> Vec<Backup> {
-    let faces = [Face::Workbench, Face::Toolman].into_iter();
-    faces.filter_map(|face| backup(client, entry_name(face), path, world).ok()).collect()
+/// The backups of a client's file, one for each entry that may be there.
+fn backups(client: &KnownClient, path: &Path, world: &World) -> Vec<Backup> {
+    let entries = [Face::Workbench, Face::Toolman]
+        .into_iter()
+        .flat_map(|face| [FileScope::User, FileScope::Project].map(|scope| entry_name(face, scope)));
+    entries.filter_map(|entry| backup(client, entry, path, world).ok()).collect()
 }
 
 /// Passes the record of a file that connecting created to another face that is still in it: the file goes
@@ -604,15 +683,25 @@ fn not_set(variables: &[String]) -> String {
 /// Our own entry. Without a mode our file decides.
 fn ourselves(
     order: &Order<'_>,
+    client: &KnownClient,
     config: &Path,
     mode: Option<ToolMode>,
     env: Vec<(String, String)>,
 ) -> Ourselves {
     let mut args = Vec::new();
     if order.face != order.own_face {
-        args.extend(["--face".to_owned(), entry_name(order.face).to_owned()]);
+        args.extend(["--face".to_owned(), entry_name(order.face, FileScope::User).to_owned()]);
     }
-    args.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
+    let (name, project) = (entry_name(order.face, order.scope), order.scope == FileScope::Project);
+    let config = match project && knows_workspace(client) {
+        true => format!("${{workspaceFolder}}/{}", order.face.file_name()),
+        false => config.to_string_lossy().into_owned(),
+    };
+    args.extend(["--config".to_owned(), config]);
+    if project {
+        // The names of tools have to fit with the name of the entry before them.
+        args.extend(["--entry".to_owned(), name.to_owned()]);
+    }
     if let (Face::Workbench, Some(mode)) = (order.face, mode) {
         let mode = match mode {
             ToolMode::Dynamic => "dynamic",
@@ -623,7 +712,7 @@ fn ourselves(
         args.extend(["--tool-mode".to_owned(), mode.to_owned()]);
     }
     let program = order.program.to_string_lossy().into_owned();
-    Ourselves { name: entry_name(order.face).to_owned(), program, args, env }
+    Ourselves { name: name.to_owned(), program, args, env }
 }
 
 #[cfg(test)]

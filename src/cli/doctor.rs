@@ -13,11 +13,11 @@ use super::diagnosis::Diagnosis;
 use super::failure::{Failure, FailureKind, Manner};
 use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
-use super::screen::{Screen, columns, padded};
+use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::gateway::Gateway;
 use crate::gateway::doctor::{Finding, Oddity, Remark};
+use crate::gateway::{Configured, Gateway};
 use crate::text::listed;
 
 /// A server that takes this long counts as slow.
@@ -37,18 +37,43 @@ pub(super) fn run(
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
         if let Ok(file) = &file {
-            writeln!(out, "{}", file.display())?;
+            writeln!(out, "{}", manner.paths(&file.to_string_lossy()))?;
         }
-        writeln!(out, "PATH {}", world.variable("PATH").unwrap_or_default())?;
+        let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
+        writeln!(out, "{}", manner.paths(&path))?;
         match daemon_problem(&world) {
             None => writeln!(out, "the daemon can be used\n")?,
-            Some(problem) => writeln!(out, "the daemon cannot be used: {problem}\n")?,
+            Some(problem) => writeln!(out, "the daemon cannot be used: {}\n", manner.paths(&problem))?,
         }
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
     let (configured, _) = loader.load(manner)?;
     let file = loader.file;
+    let findings = examine(configured, client, screen, &world)?;
+    match manner.json {
+        true => {
+            let mut told = as_json(face, &findings);
+            told["version"] = version().into();
+            told["config"] = file.to_string_lossy().into();
+            told["path"] = world.variable("PATH").into();
+            let problem = daemon_problem(&world);
+            told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
+            writeln!(out, "{told}")?;
+        }
+        false => as_text(face, &findings, (manner, screen), &mut out)?,
+    }
+    let well = findings.iter().all(|finding| finding.outcome.is_ok());
+    Ok(if well { 0 } else { FailureKind::Unreachable.status() })
+}
+
+/// Starts every server once and ends it. Names of tools are made for a client called `client`.
+pub(super) fn examine(
+    configured: Configured,
+    client: &str,
+    screen: Screen,
+    world: &World,
+) -> Result<Vec<Finding>, Failure> {
     let runtime = runtime()?;
     let around = world.engine_surroundings(world.attendance());
     let findings = runtime.block_on(async {
@@ -73,24 +98,10 @@ pub(super) fn run(
         Ok::<_, io::Error>(findings)
     });
     runtime.shutdown_background();
-    let Some(findings) = findings? else {
+    findings?.ok_or_else(|| {
         screen.clear();
-        return Err(Failure::interrupted("what was started has been ended"));
-    };
-    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
-    match manner.json {
-        true => {
-            let mut told = as_json(face, &rows);
-            told["version"] = version().into();
-            told["config"] = file.to_string_lossy().into();
-            told["path"] = world.variable("PATH").into();
-            let problem = daemon_problem(&world);
-            told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
-            writeln!(out, "{told}")?;
-        }
-        false => as_text(face, &rows, screen, &mut out)?,
-    }
-    Ok(if rows.iter().all(|row| row.is_ok()) { 0 } else { FailureKind::Unreachable.status() })
+        Failure::interrupted("what was started has been ended")
+    })
 }
 
 /// Why the daemon cannot be used, if it cannot.
@@ -160,7 +171,9 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn as_json(face: Face, rows: &[ServerRow<'_>]) -> Value {
+/// The findings for a program.
+pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let servers: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -228,14 +241,28 @@ fn told(oddity: &Oddity) -> String {
     }
 }
 
-fn as_text(face: Face, rows: &[ServerRow<'_>], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// Prints the findings for a person.
+pub(super) fn as_text(
+    face: Face,
+    findings: &[Finding],
+    (manner, screen): (Manner, Screen),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut text = Vec::new();
+    write_rows(face, findings, screen, &mut text)?;
+    let text = manner.paths(&String::from_utf8_lossy(&text));
+    out.write_all(wrapped(&text, screen.width).as_bytes())
+}
+
+fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));
     if rows.is_empty() {
         return writeln!(out, "no servers are configured");
     }
     let width = rows.iter().map(|row| columns(&row.finding.label)).max().unwrap_or(0).min(40);
-    for row in rows {
+    for row in &rows {
         let (finding, ms) = (row.finding, row.finding.took.as_millis());
         let label = padded(&finding.label, width);
         match &finding.outcome {

@@ -8,9 +8,19 @@
 //! // init, import
 //! {…, "added": [{"toolbox", "server", "client", "disabled", "renamedFrom": string|null}],
 //!  "merged": [{"server", "client", "sameAs"}], "secrets": [{"variable", "server", "key"}],
-//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string]}
-//! // add, remove; toolman: {…, "namespace"}; `secrets` is of add
-//! {…, "toolbox", "server", "secrets": [{"variable", "key"}]}
+//!  "notes": [{"client", "file", "server", "key", "message"}], "warnings": [string],
+//!  "elsewhere": number (init: servers that are for the other file)}
+//! // init --start: also what `doctor` says of each server
+//! {…, "servers": […]}
+//! // add, remove, enable, disable; toolman: {…, "namespace"}
+//! {…, "toolbox", "server", "secrets": [{"variable", "key"}] (add), "removedToolboxes": [name] (remove),
+//!  "disabled": bool (enable, disable)}
+//! // move
+//! {…, "toolbox", "moved": [{"server", "from"}], "removedToolboxes": [name]}
+//! // describe
+//! {…, "toolbox", "description"}
+//! // rename; `tokens` are those that name the toolbox
+//! {…, "toolbox", "renamedFrom", "tokens": [name]}
 //! // lock, which prints only this; toolman: "namespace" in place of "toolbox" and "server"
 //! {"ok": bool, "changes": [{"toolbox", "server", "kind": "tool"|"prompt", "name",
 //!  "change": "text"|"other"|"new"|"gone", "paths": [string], "characters": ["U+200B"]}],
@@ -21,7 +31,8 @@
 
 use super::failure::{Failure, Manner};
 use super::screen::Screen;
-use super::{World, add, change, connect, import, lock, schema};
+use super::{World, add, change, completions, connect, first_start, import, lock, schema, shape};
+use crate::client_files::FileScope;
 use crate::config::ToolMode;
 use crate::config::locate::{Face, NotFound};
 use clap::{Args, Subcommand};
@@ -33,19 +44,23 @@ pub(super) enum FileVerb {
     /// Bring the servers of all clients on this machine into a configuration
     #[command(display_order = 10)]
     Init {
-        /// Write the user's own file, not one in the current directory
+        /// Write the file of the current directory, from the servers that belong to this project
         #[arg(long)]
+        project: bool,
+        /// Write the user's own file, from the servers of all projects, which is what it does in any case
+        #[arg(long, conflicts_with = "project")]
         user: bool,
         #[command(flatten)]
         toolbox: InToolbox,
+        #[command(flatten)]
+        start: first_start::Choice,
         #[command(flatten)]
         change: Change,
     },
     /// Bring the servers of one client or file into the configuration
     #[command(display_order = 13)]
     Import {
-        /// A client, such as cursor, or the path of a file
-        #[arg(value_name = "CLIENT|FILE")]
+        #[arg(value_name = "CLIENT|FILE", help = format!("A client ({}), or the path of a file", import::clients()))]
         source: String,
         #[command(flatten)]
         toolbox: InToolbox,
@@ -69,19 +84,12 @@ pub(super) enum FileVerb {
         /// A variable for the program, such as API_KEY='${API_KEY}'
         #[arg(long, short, value_name = "NAME=VALUE")]
         env: Vec<String>,
+        /// What its toolbox is for, which is how the model learns of it
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
         /// The program to start and its arguments
         #[arg(last = true)]
         command: Vec<String>,
-        #[command(flatten)]
-        toolbox: InToolbox,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Take a server out of the configuration
-    #[command(display_order = 31)]
-    Remove {
-        /// What the server is called
-        name: String,
         #[command(flatten)]
         toolbox: InToolbox,
         #[command(flatten)]
@@ -103,11 +111,16 @@ While the lock file exists, models see only the definitions in it. Commit it, an
         #[command(flatten)]
         change: Change,
     },
+    #[command(flatten)]
+    Shape(shape::ShapeVerb),
     /// Register this gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
+        /// Register the configuration of the current directory, in the client's file for this project
+        #[arg(long)]
+        project: bool,
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
@@ -120,23 +133,44 @@ While the lock file exists, models see only the definitions in it. Commit it, an
     /// Undo connect
     #[command(display_order = 12)]
     Disconnect {
-        /// Such as claude-code
+        #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
+        /// Undo connect --project
+        #[arg(long)]
+        project: bool,
         #[command(flatten)]
         change: Change,
     },
     /// Print the JSON Schema of the configuration file
     #[command(display_order = 80)]
     Schema,
-    /// Print what a shell needs to complete our words
+    /// Generate shell completions
     #[command(display_order = 81)]
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        #[arg(value_enum)]
+        shell: completions::Shell,
+    },
+    /// Print the words that may come next; the scripts of `completions` ask for them
+    #[command(hide = true)]
+    Complete {
+        /// The word to complete is empty and follows the others
+        #[arg(long)]
+        next: bool,
+        /// The words after the program's name; the last one is to be completed
+        #[arg(last = true)]
+        words: Vec<String>,
     },
     /// Print the manual page
     #[command(display_order = 82)]
-    Man,
+    Man {
+        /// The verb whose page is printed (default: the program's own page)
+        #[arg(conflicts_with = "out")]
+        verb: Option<String>,
+        /// Write all pages into this directory instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Args, Clone, Copy, Default)]
@@ -151,7 +185,7 @@ pub(super) struct Change {
 
 #[derive(Args)]
 pub(super) struct InToolbox {
-    /// The toolbox (default: the only one there is)
+    /// The toolbox (default: one per server, named after it)
     #[arg(long, value_name = "NAME")]
     toolbox: Option<String>,
 }
@@ -206,34 +240,43 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
     }
     let result = (|| match verb {
         FileVerb::Lock { .. } => unreachable!("it was run above"),
-        FileVerb::Init { user, toolbox, .. } => {
+        FileVerb::Init { project, toolbox, start, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::init(&order, named, *user, &mut console)
+            import::init(&order, named, scope(*project), (*start, screen), &mut console)
         }
         FileVerb::Import { source, toolbox, .. } => {
             let order = import::Order { face, toolbox: toolbox.name(), world };
-            import::import(&order, source, &file?, &mut console)
+            import::import(&order, source, &there_or_own(file, world)?, &mut console)
         }
-        FileVerb::Add { name, url, sse, header, env, command, toolbox, .. } => {
+        FileVerb::Add { name, url, sse, header, env, description, command, toolbox, .. } => {
             let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
+            let (file, description) = (there_or_own(file, world)?, description.as_deref());
+            let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
-        FileVerb::Remove { name, toolbox, .. } => {
-            let target = add::Target { face, file: &file?, toolbox: toolbox.name(), world };
-            add::remove(&target, name, &mut console)
+        FileVerb::Shape(verb) => {
+            shape::run(verb, &shape::OwnFile { face, file: &file?, world }, &mut console)
         }
-        FileVerb::Connect { client, keep, daemon, .. } => {
-            let (program, keep, daemon) = (&program(world), *keep, *daemon);
-            let order = connect::Order { client, face, own_face, tool_mode, keep, daemon, world, program };
-            connect::connect(&order, &file?, &mut console)
+        FileVerb::Connect { client, project, keep, daemon, .. } => {
+            let (program, scope, keep, daemon) = (&program(world), scope(*project), *keep, *daemon);
+            let order =
+                connect::Order { client, face, own_face, tool_mode, scope, keep, daemon, world, program };
+            connect::connect(&order, named, &mut console)
         }
-        FileVerb::Disconnect { client, .. } => connect::disconnect(client, face, world, &mut console),
+        FileVerb::Disconnect { client, project, .. } => {
+            connect::disconnect(client, (face, scope(*project)), world, &mut console)
+        }
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
-        FileVerb::Completions { shell } => {
-            Ok(schema::completions(*shell, command, face.program(), manner.json, console.out)?)
+        FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, manner.json, console.out)?),
+        FileVerb::Complete { next, words } => {
+            let words: Vec<_> = words.iter().cloned().chain(next.then(String::new)).collect();
+            completions::complete(face, command, &words, world)?;
+            Ok(change::Answer::new())
         }
-        FileVerb::Man => Ok(schema::man(command, manner.json, console.out)?),
+        FileVerb::Man { out: Some(directory), .. } => {
+            schema::write_man(command, &world.directory.join(directory), &mut console)
+        }
+        FileVerb::Man { verb, .. } => schema::man(command, verb.as_deref(), manner.json, console.out),
     })();
     console.finish(result)
 }
@@ -244,12 +287,27 @@ impl FileVerb {
             Self::Init { change, .. }
             | Self::Import { change, .. }
             | Self::Add { change, .. }
-            | Self::Remove { change, .. }
             | Self::Lock { change, .. }
             | Self::Connect { change, .. }
             | Self::Disconnect { change, .. } => *change,
-            Self::Schema | Self::Completions { .. } | Self::Man => Change::default(),
+            Self::Shape(verb) => verb.change(),
+            Self::Schema | Self::Completions { .. } | Self::Complete { .. } | Self::Man { .. } => {
+                Change::default()
+            }
         }
+    }
+}
+
+fn scope(project: bool) -> FileScope {
+    if project { FileScope::Project } else { FileScope::User }
+}
+
+/// The configuration or, where there is none, the user's own file, which is then created. A file that was named
+/// must be there, since a new one would hide a slip in the name.
+fn there_or_own(file: Result<PathBuf, NotFound>, world: &World) -> Result<PathBuf, Failure> {
+    match file {
+        Err(missing @ NotFound::Anywhere { face, .. }) => Ok(world.user_file(face).ok_or(missing)?),
+        file => Ok(file?),
     }
 }
 

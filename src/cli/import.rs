@@ -3,14 +3,16 @@
 use super::World;
 use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
+use super::first_start;
+use super::fresh::{fresh, text_to_extend};
 use super::lock;
-use super::schema::SCHEMA_URLS;
+use super::screen::Screen;
 use super::secrets::Secrets;
 use crate::client_files::{
     Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
-    places, plan, read, read_config, toolman_value, workbench_value,
+    places, plan, read, read_config, toolbox_for, toolman_value, workbench_value,
 };
-use crate::config::locate::{Face, Platform, user_file};
+use crate::config::locate::{Face, Platform};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
@@ -26,43 +28,58 @@ pub(super) struct Order<'a> {
     pub(super) world: &'a World,
 }
 
-/// Brings the servers of all clients into a file, which is created if necessary.
+/// Brings the servers of all clients into a file, which is created if necessary, and starts them if that is
+/// wanted. The scope says whose servers, and whose file unless one is named.
 pub(super) fn init(
     order: &Order<'_>,
     named: Option<&Path>,
-    user: bool,
+    scope: FileScope,
+    (start, screen): (first_start::Choice, Screen),
     console: &mut Console<'_>,
 ) -> Result<Answer, Failure> {
-    let world = order.world;
-    let environment = |name: &str| world.variable(name);
-    let around = world.surroundings(&environment);
-    let file = match (named, user) {
-        (Some(file), _) => world.directory.join(file),
-        (None, true) => user_file(order.face, &around)
+    let file = match named {
+        Some(file) => order.world.directory.join(file),
+        None => file_of(order, scope)
             .ok_or_else(|| Failure::usage("you have no home directory", "name a file with --config"))?,
-        (None, false) => world.directory.join(order.face.file_name()),
     };
-    console.in_turn(&file, |console| init_now(order, named, user, &file, console))
+    let (mut answer, outcome, next) =
+        console.in_turn(&file, |console| init_now(order, named, scope, &file, console))?;
+    if let Some(servers) = first_start::offer(start, order, &file, outcome, screen, console)? {
+        answer.insert("servers".to_owned(), servers);
+    }
+    if outcome == Settled::Written {
+        console.say(&format!("next: {next}"))?;
+    }
+    Ok(answer)
+}
+
+/// The file that `init` writes.
+fn file_of(order: &Order<'_>, scope: FileScope) -> Option<PathBuf> {
+    match scope {
+        FileScope::User => order.world.user_file(order.face),
+        FileScope::Project => Some(order.world.directory.join(order.face.file_name())),
+    }
 }
 
 fn init_now(
     order: &Order<'_>,
     named: Option<&Path>,
-    user: bool,
+    scope: FileScope,
     file: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<(Answer, Settled, String), Failure> {
     let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
-    let mut sources = Sources::default();
+    let mut sources = Sources { scope: Some(scope), ..Sources::default() };
     for client in &CLIENTS {
         for place in places(client, &around) {
-            let wanted = !user || place.scope == FileScope::User;
             let known = sources.files.contains(&place.path);
-            if wanted && !known && (around.exists)(&place.path) && place.path != file {
-                let project = if user { Path::new("") } else { world.directory.as_path() };
-                if let Err(failure) = sources.add(client, &place.path, place.scope, project) {
+            if !known && (around.exists)(&place.path) && place.path != file {
+                let added = sources.add(client, &place.path, place.scope, &world.directory);
+                // A file of the other scope is read only to say what is in it, unless it is Claude Code's.
+                let matters = place.scope == scope || client.id == "claude-code";
+                if let Some(failure) = added.err().filter(|_| matters) {
                     console.warn(&format!("{}\n{}", failure.message, failure.hint))?;
                     sources.warnings.push(failure.message);
                 }
@@ -78,28 +95,71 @@ fn init_now(
         ));
     }
     if sources.found.is_empty() {
-        console.plan("no client with MCP servers was found on this machine");
+        console.plan(match scope {
+            FileScope::User => "No client with MCP servers was found on this machine",
+            FileScope::Project => "No client has MCP servers for this project",
+        });
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
     if let (Face::Workbench, Some(variable), None) = (order.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
-    let present: Vec<_> = CLIENTS
-        .iter()
-        .filter(|client| sources.found.iter().any(|source| source.client == client.title))
-        .map(|client| client.id)
-        .collect();
+    let elsewhere = elsewhere(order, scope, std::mem::take(&mut sources.elsewhere));
+    let next = next(order.face, scope, &sources);
     let config = open(order.face, file, world, Some(&fresh(order.face, false)))?;
-    let (answer, outcome) = bring(order, sources, config, console)?;
-    if outcome == Settled::Written {
-        let program = order.face.program();
-        let found: Vec<_> = present.iter().map(|id| format!("`{program} connect {id}`")).collect();
-        match found.is_empty() {
-            true => console.say(&format!("next: `{program} connect CLIENT`, with one of {}", clients()))?,
-            false => console.say(&format!("next: {}", found.join(" or ")))?,
+    let (mut answer, outcome) = bring(order, sources, config, console)?;
+    answer.insert("elsewhere".to_owned(), json!(elsewhere));
+    match (scope, elsewhere) {
+        (_, 0) => {}
+        (FileScope::User, 1) => console.say("1 server belongs to this project; run init --project")?,
+        (FileScope::User, many) => {
+            console.say(&format!("{many} servers belong to this project; run init --project"))?;
+        }
+        (FileScope::Project, 1) => console.say("1 server belongs to you in every project; run init")?,
+        (FileScope::Project, many) => {
+            console.say(&format!("{many} servers belong to you in every project; run init"))?;
         }
     }
-    Ok(answer)
+    Ok((answer, outcome, next))
+}
+
+/// The commands that register the file with the clients whose servers were found.
+fn next(face: Face, scope: FileScope, sources: &Sources) -> String {
+    let program = face.program();
+    let (project, able): (_, fn(&&KnownClient) -> bool) = match scope {
+        FileScope::User => ("", |_| true),
+        FileScope::Project => (" --project", |client| !client.files.project.is_empty()),
+    };
+    let found = CLIENTS.iter().filter(able).filter(|client| {
+        let title = client.title;
+        sources.found.iter().any(|source| source.client == title)
+    });
+    let found: Vec<_> = found.map(|client| format!("`{program} connect {}{project}`", client.id)).collect();
+    let all: Vec<_> = CLIENTS.iter().filter(able).map(|client| client.id).collect();
+    match found.is_empty() {
+        true => format!("`{program} connect CLIENT{project}`, with one of {}", listed(&all, "or")),
+        false => found.join(" or "),
+    }
+}
+
+/// How many of the servers of the other scope are not in its file yet.
+fn elsewhere(order: &Order<'_>, scope: FileScope, servers: Vec<ImportedServer>) -> usize {
+    let other = match scope {
+        FileScope::User => FileScope::Project,
+        FileScope::Project => FileScope::User,
+    };
+    let all = servers.len();
+    let taken = || {
+        let file = file_of(order, other)?;
+        let config = open(order.face, &file, order.world, Some(&fresh(order.face, false))).ok()?;
+        let secrets = Secrets::of(&config, order.face, order.world).ok()?;
+        let environment = |name: &str| secrets.value(name);
+        let present: Vec<_> =
+            read_config(order.face, &config.value).into_iter().flat_map(|group| group.servers).collect();
+        let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
+        Some(plan(servers, &present, &[], &environment, &mut vault).additions.len())
+    };
+    taken().unwrap_or(all)
 }
 
 /// Brings the servers of one client or file into an existing file.
@@ -161,7 +221,7 @@ fn import_now(
         }
         None => return Err(unknown_client(source, "or the path of a file")),
     }
-    let config = open(order.face, config, world, None)?;
+    let config = open(order.face, config, world, Some(&fresh(order.face, false)))?;
     bring(order, sources, config, console).map(|(answer, _)| answer)
 }
 
@@ -207,6 +267,10 @@ fn format_of(path: &Path) -> edit::Format {
 
 #[derive(Default)]
 struct Sources {
+    /// Whose servers are wanted; `None` for all.
+    scope: Option<FileScope>,
+    /// Servers of the other scope.
+    elsewhere: Vec<ImportedServer>,
     servers: Vec<ImportedServer>,
     notes: Vec<Note>,
     warnings: Vec<String>,
@@ -232,8 +296,17 @@ impl Sources {
         let client = writer(client, path);
         let (text, _) = text_of(path)?;
         let imported = servers_in(client, path, &text, scope, project)?;
+        let is_wanted = |scope: FileScope| self.scope.is_none_or(|wanted| wanted == scope);
+        let (servers, elsewhere): (Vec<_>, Vec<_>) =
+            imported.servers.into_iter().partition(|server| is_wanted(scope_of(server, scope)));
+        let mut notes = imported.notes;
+        notes.retain(|note| {
+            let about = |servers: &[ImportedServer]| servers.iter().any(|server| server.name == note.server);
+            about(&servers) || is_wanted(scope) && !about(&elsewhere)
+        });
+        self.elsewhere.extend(elsewhere.into_iter().filter(|server| !is_gateway(server)));
         let (servers, ourselves): (Vec<_>, Vec<_>) =
-            imported.servers.into_iter().partition(|server| !is_gateway(server));
+            servers.into_iter().partition(|server| !is_gateway(server));
         self.files.push(path.to_owned());
         if !servers.is_empty() {
             self.found.push(ImportSource {
@@ -243,7 +316,7 @@ impl Sources {
             });
         }
         self.servers.extend(servers);
-        self.notes.extend(imported.notes);
+        self.notes.extend(notes);
         self.notes.extend(ourselves.into_iter().map(|server| Note {
             client: client.title,
             file: path.to_owned(),
@@ -252,6 +325,14 @@ impl Sources {
             message: "is this gateway itself; left out".to_owned(),
         }));
         Ok(())
+    }
+}
+
+/// Whom a server of a file concerns: Claude Code keeps those of projects in the user's own file.
+fn scope_of(server: &ImportedServer, file: FileScope) -> FileScope {
+    match server.origin.path.first() {
+        Some(key) if key == "projects" => FileScope::Project,
+        _ => file,
     }
 }
 
@@ -292,34 +373,6 @@ pub(super) fn is_gateway(server: &ImportedServer) -> bool {
     ours(&name(program)) || runner && args.iter().take(3).any(package)
 }
 
-/// A configuration without servers, with or without a reference to a file of secrets.
-fn fresh(face: Face, secrets: bool) -> String {
-    const SKIP: &str = "A server whose variables are not set does not start; all others do.";
-    const SECRETS: &str = "Values of variables, kept out of this file.";
-    match face {
-        Face::Workbench => {
-            let secrets = match secrets {
-                true => format!("  // {SECRETS}\n  \"envFile\": \"secrets.env\",\n"),
-                false => String::new(),
-            };
-            let schema = SCHEMA_URLS.0;
-            format!(
-                "{{\n  \"$schema\": \"{schema}\",\n  // {SKIP}\n  \"onMissingVariable\": \"skip\",\n{secrets}  \"toolboxes\": {{}}\n}}\n"
-            )
-        }
-        Face::Toolman => {
-            let secrets = match secrets {
-                true => format!("# {SECRETS}\nenv_file = \"secrets.env\"\n"),
-                false => String::new(),
-            };
-            let schema = SCHEMA_URLS.1;
-            format!(
-                "#:schema {schema}\n\n# {SKIP}\non_missing_variable = \"skip\"\n{secrets}active_toolsets = []\n"
-            )
-        }
-    }
-}
-
 /// Adds servers to a configuration and prints everything there is to say about it.
 fn bring(
     order: &Order<'_>,
@@ -358,8 +411,8 @@ fn bring(
 /// A configuration with clients' servers added, before anybody has agreed to it.
 struct Import<'a> {
     face: Face,
-    /// The toolbox for new servers; empty for `tools.toml`.
-    toolbox: String,
+    /// The toolbox for all new servers; `None` if each gets one of its own.
+    toolbox: Option<String>,
     plan: Plan,
     /// The secrets that have become variables.
     replaced: Vec<Replaced>,
@@ -382,25 +435,19 @@ impl<'a> Import<'a> {
         let (face, world) = (order.face, order.world);
         let Sources { servers, mut notes, warnings, .. } = sources;
         let groups = read_config(face, &config.value);
-        let toolbox = toolbox(order, &groups)?;
+        let toolbox = named_toolbox(order)?;
         let file = &config.snapshot.path;
         let secrets = Secrets::of(config, face, world)?;
         let environment = |name: &str| secrets.value(name);
         let mut vault = Vault::new(&environment, variables(&config.text), secrets.own.clone());
         let mut hidden = literals(&servers);
         let present: Vec<_> = groups.iter().flat_map(|group| group.servers.clone()).collect();
-        let taken = groups.iter().filter(|group| face == Face::Toolman || group.name == toolbox);
-        let taken: Vec<_> =
-            taken.flat_map(|group| &group.servers).map(|server| server.name.clone()).collect();
+        let taken = taken_names(&groups, toolbox.as_deref());
         let plan = plan(servers, &present, &taken, &environment, &mut vault);
-        let new = config.snapshot.bytes.is_none();
-        let mut edits = edits(face, &toolbox, &groups, &plan.additions, new, &mut notes);
+        let mut edits = edits(face, toolbox.as_deref(), &plan.additions, &mut notes);
         let (replaced, mut values) = (vault.replaced, vault.values);
-        let before = match new {
-            true => fresh(face, !values.is_empty()),
-            false => config.text.clone(),
-        };
-        if !new && !values.is_empty() {
+        let before = text_to_extend(config, face, !values.is_empty());
+        if config.snapshot.bytes.is_some() && !values.is_empty() {
             edits.extend(Secrets::naming(face, &config.value));
         }
         let filed = secrets.with(&values);
@@ -417,7 +464,8 @@ impl<'a> Import<'a> {
                                    "renamedFrom": addition.renamed_from});
             match self.face {
                 Face::Workbench => {
-                    added["toolbox"] = json!(self.toolbox);
+                    let own = || toolbox_for(&server.name);
+                    added["toolbox"] = json!(self.toolbox.clone().unwrap_or_else(own));
                     added["server"] = json!(server.name);
                 }
                 Face::Toolman => added["namespace"] = json!(server.name),
@@ -478,54 +526,40 @@ impl<'a> Import<'a> {
     }
 }
 
-fn toolbox(order: &Order<'_>, groups: &[Group]) -> Result<String, Failure> {
-    match (order.toolbox, groups) {
-        (Some(_), _) if order.face == Face::Toolman => {
-            Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"))
-        }
-        (Some(name), _) => match ToolboxName::new(name) {
-            Ok(_) => Ok(name.to_owned()),
-            Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
-        },
-        (None, []) => Ok("dev".to_owned()),
-        (None, [only]) => Ok(only.name.clone()),
-        (None, _) => Ok("imported".to_owned()),
+/// The toolbox that the command line names for all servers.
+fn named_toolbox(order: &Order<'_>) -> Result<Option<String>, Failure> {
+    let Some(name) = order.toolbox else { return Ok(None) };
+    if order.face == Face::Toolman {
+        return Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"));
     }
+    match ToolboxName::new(name) {
+        Ok(_) => Ok(Some(name.to_owned())),
+        Err(wrong) => Err(Failure::usage(wrong, "give the toolbox another name, such as `dev`")),
+    }
+}
+
+/// The names that no new server may have: those where it goes and, if it gets a toolbox of its own, all others,
+/// so that a name alone says which server is meant.
+fn taken_names(groups: &[Group], toolbox: Option<&str>) -> Vec<String> {
+    let there = groups.iter().filter(|group| toolbox.is_none_or(|toolbox| group.name == toolbox));
+    let servers = there.flat_map(|group| &group.servers).map(|server| server.name.clone());
+    let toolboxes = groups.iter().filter(|_| toolbox.is_none()).map(|group| group.name.clone());
+    servers.chain(toolboxes).collect()
 }
 
 fn edits(
     face: Face,
-    toolbox: &str,
-    groups: &[Group],
+    toolbox: Option<&str>,
     additions: &[Addition],
-    new: bool,
     notes: &mut Vec<Note>,
 ) -> Vec<Edit<'static>> {
     let mut edits = Vec::new();
-    let base = ["toolboxes", toolbox].map(str::to_owned).to_vec();
-    if face == Face::Workbench
-        && !groups.iter().any(|group| group.name == toolbox)
-        && (new || !additions.is_empty())
-    {
-        let used = additions.iter().filter(|addition| !addition.server.disabled);
-        let names: Vec<_> = used.map(|addition| addition.server.name.as_str()).collect();
-        let description = match names.is_empty() {
-            true => String::new(),
-            false => cut(&names.join(", "), 200),
-        };
-        let toolbox = Value::object([
-            ("description", Value::String(description)),
-            ("mcpServers", Value::Object(Vec::new())),
-        ]);
-        edits.push(Edit::Set { path: base.clone(), value: toolbox });
-    }
     for Addition { server, .. } in additions {
-        edits.push(match face {
-            Face::Workbench => {
-                let mut path = base.clone();
-                path.extend(["mcpServers".to_owned(), server.name.clone()]);
-                Edit::Set { path, value: workbench_value(server) }
-            }
+        match face {
+            Face::Workbench => edits.extend(match toolbox {
+                Some(toolbox) => put_into_toolbox(server, toolbox, ""),
+                None => put_into_toolbox(server, &toolbox_for(&server.name), &server.description),
+            }),
             Face::Toolman => {
                 if server.tools.is_some() {
                     notes.push(Note {
@@ -538,18 +572,28 @@ fn edits(
                     });
                 }
                 let path = vec!["servers".to_owned()];
-                Edit::Push { path, value: toolman_value(server), index: usize::MAX }
+                edits.push(Edit::Push { path, value: toolman_value(server), index: usize::MAX });
             }
-        });
+        }
     }
     edits
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+/// Puts a server into a toolbox, and describes the toolbox unless the description is empty.
+pub(super) fn put_into_toolbox(
+    server: &ImportedServer,
+    toolbox: &str,
+    description: &str,
+) -> Vec<Edit<'static>> {
+    let path =
+        |keys: &[&str]| ["toolboxes", toolbox].iter().chain(keys).map(|key| (*key).to_owned()).collect();
+    let description = (!description.is_empty()).then(|| {
+        let value = Value::String(Template::literal(description).spelled());
+        Edit::Set { path: path(&["description"]), value }
+    });
+    let value = workbench_value(server);
+    let server = Edit::Set { path: path(&["mcpServers", &server.name]), value };
+    description.into_iter().chain([server]).collect()
 }
 
 /// All variables that a text names.

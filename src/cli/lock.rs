@@ -16,8 +16,8 @@ use crate::edit::file::{Audience, Snapshot};
 use crate::gateway::Gateway;
 use crate::gateway::lock::{Asked, ask};
 use crate::lock::{
-    DefinitionChange, Difference, Lock, LockedKind, Offered, Place, Renewal, Servers, Unwritable, What,
-    WordChange, escaped, renew, words, write,
+    DefinitionChange, Difference, HowChanged, Lock, LockPlace, LockedKind, Offered, Renewal, Servers,
+    Unwritable, WordChange, escaped, renew, words, write,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use std::path::Path;
 /// The most candidates that are named for an item that may mean several things.
 const CANDIDATES: usize = 10;
 
-/// What the command line asks for.
+/// HowChanged the command line asks for.
 pub(super) struct LockOrder<'a> {
     pub(super) face: Face,
     /// The servers and tools that are meant; all if there are none.
@@ -51,7 +51,7 @@ pub(super) fn lock(order: &LockOrder<'_>, config: &Path, console: &mut Console<'
     let places = configured.keys().chain(known.keys());
     let narrow =
         order.items.iter().all(|item| places.clone().any(|place| may_be_of(order.face, place, item)));
-    let wanted = |place: &Place| {
+    let wanted = |place: &LockPlace| {
         !narrow || order.items.is_empty() || order.items.iter().any(|item| may_be_of(order.face, place, item))
     };
     let (asked, secrets) = ask_servers(order, config, &wanted, console)?;
@@ -109,20 +109,20 @@ fn read(face: Face, file: &Path) -> Result<(Snapshot, Servers), Failure> {
 }
 
 /// Every server of a configuration, disabled or not, and how many share a namespace.
-fn configured(face: Face, config: &Config) -> BTreeMap<Place, usize> {
+fn configured(face: Face, config: &Config) -> BTreeMap<LockPlace, usize> {
     let places: Vec<_> = match face {
         Face::Workbench => {
             let toolboxes = config.value.get("toolboxes").map(ConfigValue::entries).unwrap_or_default();
-            let servers = |(toolbox, value): &(String, ConfigValue)| -> Vec<Place> {
+            let servers = |(toolbox, value): &(String, ConfigValue)| -> Vec<LockPlace> {
                 let servers = value.get("mcpServers").map(ConfigValue::entries).unwrap_or_default();
-                servers.iter().map(|(server, _)| Place::new(toolbox, server)).collect()
+                servers.iter().map(|(server, _)| LockPlace::new(toolbox, server)).collect()
             };
             toolboxes.iter().flat_map(servers).collect()
         }
         Face::Toolman => {
             let servers = config.value.get("servers").map(ConfigValue::items).unwrap_or_default();
             let namespaces = servers.iter().filter_map(|server| server.get("namespace")?.text());
-            namespaces.map(|namespace| Place::new(namespace, "")).collect()
+            namespaces.map(|namespace| LockPlace::new(namespace, "")).collect()
         }
     };
     let mut counted = BTreeMap::new();
@@ -130,9 +130,9 @@ fn configured(face: Face, config: &Config) -> BTreeMap<Place, usize> {
     counted
 }
 
-/// What the servers that could be asked offer. The first server of a namespace has a name that several want.
-fn offered(asked: &[Asked], configured: &BTreeMap<Place, usize>) -> BTreeMap<Place, Offered> {
-    let mut offered: BTreeMap<Place, (Offered, usize)> = BTreeMap::new();
+/// HowChanged the servers that could be asked offer. The first server of a namespace has a name that several want.
+fn offered(asked: &[Asked], configured: &BTreeMap<LockPlace, usize>) -> BTreeMap<LockPlace, Offered> {
+    let mut offered: BTreeMap<LockPlace, (Offered, usize)> = BTreeMap::new();
     for (place, definitions) in asked.iter().filter_map(|one| Some((&one.place, one.outcome.as_ref().ok()?)))
     {
         let (offer, count) = offered.entry(place.clone()).or_default();
@@ -143,7 +143,7 @@ fn offered(asked: &[Asked], configured: &BTreeMap<Place, usize>) -> BTreeMap<Pla
             }
         }
     }
-    let whole = |place: &Place, count: usize| configured.get(place).is_none_or(|there| *there <= count);
+    let whole = |place: &LockPlace, count: usize| configured.get(place).is_none_or(|there| *there <= count);
     let offered = offered.into_iter().map(|(place, (offer, count))| {
         let is_partial = !whole(&place, count);
         (place, Offered { is_partial, ..offer })
@@ -155,7 +155,7 @@ fn offered(asked: &[Asked], configured: &BTreeMap<Place, usize>) -> BTreeMap<Pla
 fn ask_servers(
     order: &LockOrder<'_>,
     config: &Path,
-    wanted: &dyn Fn(&Place) -> bool,
+    wanted: &dyn Fn(&LockPlace) -> bool,
     console: &Console<'_>,
 ) -> Result<(Vec<Asked>, Redactor), Failure> {
     let (world, screen) = (order.world, order.screen);
@@ -191,7 +191,7 @@ fn ask_servers(
 }
 
 /// A server's name in full, as people write it.
-fn full_name(face: Face, place: &Place) -> String {
+fn full_name(face: Face, place: &LockPlace) -> String {
     match face {
         Face::Workbench => format!("{}/{}", place.group, place.server),
         Face::Toolman => place.group.clone(),
@@ -199,7 +199,7 @@ fn full_name(face: Face, place: &Place) -> String {
 }
 
 /// All names of a server that people may write, the full one first.
-fn names(face: Face, place: &Place) -> Vec<String> {
+fn names(face: Face, place: &LockPlace) -> Vec<String> {
     match face {
         Face::Workbench => vec![full_name(face, place), place.server.clone()],
         Face::Toolman => vec![full_name(face, place)],
@@ -207,19 +207,19 @@ fn names(face: Face, place: &Place) -> Vec<String> {
 }
 
 /// Whether an item may mean a server or something of it, as far as its spelling tells.
-fn may_be_of(face: Face, place: &Place, item: &str) -> bool {
+fn may_be_of(face: Face, place: &LockPlace, item: &str) -> bool {
     let rest = |name: &String| item.strip_prefix(name.as_str()).filter(|_| !name.is_empty());
     names(face, place).iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What an item of the command line means: a server, or something of it by name.
-type Meant = (Place, Option<String>);
+/// HowChanged an item of the command line means: a server, or something of it by name.
+type Meant = (LockPlace, Option<String>);
 
-/// What was found out about the servers.
+/// HowChanged was found out about the servers.
 struct Survey<'a> {
     order: &'a LockOrder<'a>,
-    offered: BTreeMap<Place, Offered>,
-    configured: BTreeMap<Place, usize>,
+    offered: BTreeMap<LockPlace, Offered>,
+    configured: BTreeMap<LockPlace, usize>,
     /// Values that must not be shown or written.
     secrets: Redactor,
 }
@@ -229,7 +229,7 @@ impl Survey<'_> {
     fn settle(&self, file: &Path, console: &mut Console<'_>) -> Result<Renewal, Failure> {
         let (snapshot, approved) = read(self.order.face, file)?;
         let meant = self.meant(&approved)?;
-        let wanted = |place: &Place, name: &str| {
+        let wanted = |place: &LockPlace, name: &str| {
             let is_meant =
                 |(other, only): &Meant| other == place && only.as_ref().is_none_or(|only| only == name);
             meant.is_empty() || meant.iter().any(is_meant)
@@ -272,7 +272,7 @@ impl Survey<'_> {
         Ok(renewal)
     }
 
-    /// What the items of the command line mean.
+    /// HowChanged the items of the command line mean.
     fn meant(&self, approved: &Servers) -> Result<Vec<Meant>, Failure> {
         let face = self.order.face;
         let mut all: BTreeSet<Meant> = BTreeSet::new();
@@ -321,13 +321,13 @@ impl Survey<'_> {
         Ok(meant)
     }
 
-    /// What differs, for a person.
+    /// HowChanged differs, for a person.
     fn text(&self, renewal: &Renewal, colour: bool) -> String {
         let text: String = renewal.changes.iter().map(|change| self.as_text(change, colour)).collect();
         self.secrets.redact(&text).into_owned()
     }
 
-    /// What a person should know before anything is approved.
+    /// HowChanged a person should know before anything is approved.
     fn warnings(&self, renewal: &Renewal) -> Vec<String> {
         let refused = renewal.refused.iter().map(|one| {
             let name = self.address(&one.place, &one.name);
@@ -340,7 +340,7 @@ impl Survey<'_> {
         refused.chain(hiding).collect()
     }
 
-    fn address(&self, place: &Place, name: &str) -> String {
+    fn address(&self, place: &LockPlace, name: &str) -> String {
         let server = full_name(self.order.face, place);
         escaped(&if server.is_empty() { name.to_owned() } else { format!("{server}/{name}") })
     }
@@ -351,10 +351,10 @@ impl Survey<'_> {
             false => text.to_owned(),
         };
         let what = match change.what {
-            What::Text => "other texts",
-            What::Other => "changed",
-            What::New => "new",
-            What::Gone => "gone",
+            HowChanged::Text => "other texts",
+            HowChanged::Other => "changed",
+            HowChanged::New => "new",
+            HowChanged::Gone => "gone",
         };
         let kind = if change.kind == LockedKind::Prompt { " (a prompt)" } else { "" };
         let mut text = format!("{}{kind}: {what}\n", paint("1", &self.address(&change.place, &change.name)));
@@ -381,10 +381,10 @@ impl Survey<'_> {
 
     fn as_json(&self, change: &DefinitionChange) -> Value {
         let what = match change.what {
-            What::Text => "text",
-            What::Other => "other",
-            What::New => "new",
-            What::Gone => "gone",
+            HowChanged::Text => "text",
+            HowChanged::Other => "other",
+            HowChanged::New => "new",
+            HowChanged::Gone => "gone",
         };
         let mut row = json!({
             "kind": change.kind.noun(),
@@ -392,14 +392,14 @@ impl Survey<'_> {
             "change": what,
             "characters": points(change),
         });
-        if let What::Text | What::Other = change.what {
+        if let HowChanged::Text | HowChanged::Other = change.what {
             row["paths"] = change.differences.iter().map(|one| one.path.as_str()).collect();
         }
         self.row(&change.place, row)
     }
 
     /// A row of JSON about a server.
-    fn row(&self, place: &Place, mut row: Value) -> Value {
+    fn row(&self, place: &LockPlace, mut row: Value) -> Value {
         match self.order.face {
             Face::Workbench => {
                 row["toolbox"] = place.group.as_str().into();

@@ -26,19 +26,25 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 
 #[cfg(unix)]
 use super::login::rfc3339;
+use crate::core::LIFE;
 
 /// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
 const VARIABLE: &str = "RUST_LOG";
 /// The prefix of our modules' names.
 const US: &str = "mcp_workbench";
 
-/// Logs events that are at least as severe as `level`, or those that the variable `RUST_LOG` selects.
-pub(super) fn start(level: LevelFilter, wanted: Option<String>) {
+/// Logs events that are at least as severe as `level`, or those that the variable `RUST_LOG` selects; `life`
+/// adds who comes and goes and which servers become ready.
+pub(super) fn start(level: LevelFilter, life: bool, wanted: Option<String>) {
     let parsed = wanted.filter(|wanted| !wanted.is_empty()).map(|wanted| wanted.parse::<Targets>());
+    let usual = || match life {
+        true => level_for_us(level).with_target(LIFE, level.max(LevelFilter::INFO)),
+        false => level_for_us(level),
+    };
     let (targets, problem) = match parsed {
-        None => (level_for_us(level), None),
+        None => (usual(), None),
         Some(Ok(targets)) => (ours(targets), None),
-        Some(Err(error)) => (level_for_us(level), Some(error)),
+        Some(Err(error)) => (usual(), Some(error)),
     };
     let logger = Registry::default().with(targets).with(LineWriter(to_stderr));
     tracing::subscriber::set_global_default(logger).expect("it is started once");
@@ -157,7 +163,9 @@ where
         if !words.fields.is_empty() {
             let _ = write!(line, "[{}] ", words.fields);
         }
-        line.push_str(&words.message);
+        // What servers write has lines of its own.
+        let parts: Vec<_> = words.message.lines().map(str::trim).collect();
+        line.push_str(&parts.join(" | "));
         line.push('\n');
         (self.0)(&line);
     }
@@ -237,10 +245,12 @@ mod tests {
             let _nameless = tracing::debug_span!("nameless").entered();
             tracing::warn!(upstream = %"dev/files", "is {} late", "very");
             tracing::info!("no field");
+            tracing::info!("it said:\n  one\n  two");
         });
         assert_eq!(
             *lines.lock(),
-            "warn: [claude-code 3] [dev/files] is very late\ninfo: [claude-code 3] no field\n"
+            "warn: [claude-code 3] [dev/files] is very late\ninfo: [claude-code 3] no field\n\
+             info: [claude-code 3] it said: | one | two\n"
         );
     }
 }

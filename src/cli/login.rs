@@ -52,7 +52,10 @@ impl Servers {
                 let label = upstream.to_string();
                 match (up, upstream.login()) {
                     (Ok(_), _) => return tell(manner, &label, &format!("{label} wants no login"), None),
-                    (Err(_), Some(login)) => go_through_one(screen, &label, login, browser).await?,
+                    (Err(_), Some(login)) => {
+                        go_through_one(screen, &label, login, browser).await?;
+                        shell.forget_failure(upstream);
+                    }
                     (Err(error), None) => return Err(lost(&label, &label, &error)),
                 }
                 tell(manner, &label, &format!("you are logged in to {label}"), upstream.known_login())
@@ -108,7 +111,7 @@ fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> R
     if manner.json {
         writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
     } else if !manner.quiet {
-        writeln!(io::stderr(), "{line}")?;
+        writeln!(io::stderr(), "{}", manner.message(line))?;
     }
     Ok(0)
 }

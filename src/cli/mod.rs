@@ -4,12 +4,16 @@ mod add;
 mod advice;
 mod change;
 mod check;
+mod completions;
 mod connect;
 mod demo;
 mod diagnosis;
 mod doctor;
 mod failure;
 mod files;
+mod first_start;
+mod fresh;
+mod help;
 mod import;
 mod load;
 mod lock;
@@ -25,6 +29,7 @@ mod screen;
 mod secrets;
 mod serve;
 mod serve_http;
+mod shape;
 mod shell;
 #[cfg(unix)]
 mod status;
@@ -83,7 +88,7 @@ struct Arguments {
     /// Only print results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
-    /// More log messages; twice for all
+    /// Show the life of servers on stderr; twice: every request as well
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     verbose: u8,
 }
@@ -139,15 +144,18 @@ enum Verb {
         #[arg(long)]
         log: Option<PathBuf>,
     },
-    /// Show the gateway at work with nothing configured, and how to register it
+    /// Show what the gateway saves, with nothing configured
     #[command(display_order = 71)]
-    Demo,
+    Demo {
+        /// Show the JSON of every message
+        #[arg(long)]
+        wire: bool,
+    },
     /// Be one of the servers that the demo uses
     #[command(hide = true)]
     DemoServer {
         /// Which
-        #[arg(value_enum)]
-        name: demo::server::Name,
+        name: String,
     },
     #[command(flatten)]
     Files(files::FileVerb),
@@ -177,10 +185,10 @@ impl Names {
 /// How to serve over HTTP.
 #[derive(Args, Default)]
 struct Http {
-    /// Serve HTTP at this address, for example 127.0.0.1:8850; port 0 takes a free one
+    /// Serve HTTP at this address, such as 127.0.0.1:8850, or at this port of 127.0.0.1; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Let in only who has the token that this file holds
+    /// Require the bearer token stored in FILE
     #[arg(long, value_name = "FILE", requires = "http")]
     auth_token_file: Option<PathBuf>,
     /// Another name that clients may call this host by
@@ -234,11 +242,15 @@ pub fn main(face: Face) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
+    // Whoever watches an HTTP server on a terminal sees who comes.
+    let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
+        && io::stderr().is_terminal()
+        && !arguments.quiet;
     match &arguments.verb {
         // The daemon lets go of every descriptor before it opens one of its own, its log included.
         #[cfg(unix)]
         Some(Verb::DaemonProcess { .. }) => {}
-        _ => logging::start(log_level(&arguments), std::env::var("RUST_LOG").ok()),
+        _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
     }
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
     let outcome = World::here().and_then(|world| {
@@ -258,10 +270,17 @@ fn command(face: Face) -> clap::Command {
     let adding = format!(
         "{program} add [OPTIONS] <NAME> -- <COMMAND>...\n       {program} add [OPTIONS] <NAME> --url <URL>"
     );
-    Arguments::command()
+    let command = Arguments::command()
         .name(program)
         .bin_name(program)
-        .mut_subcommand("add", |command| command.override_usage(adding))
+        .mut_subcommand("add", |command| command.override_usage(adding));
+    let command = match face {
+        Face::Workbench => command,
+        Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
+            .into_iter()
+            .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
+    };
+    help::with_examples(command, program)
 }
 
 fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
@@ -281,7 +300,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         load::exit_when_interrupted()?;
     }
     match &arguments.verb {
-        Some(Verb::Demo) => demo::demo(face, &world, manner, screen),
+        Some(Verb::Demo { wire }) => demo::demo(face, &world, (manner, screen), *wire),
         #[cfg(unix)]
         Some(Verb::Status) => status::status(&world, manner, screen),
         #[cfg(unix)]
@@ -289,7 +308,11 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         #[cfg(unix)]
         Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
         Some(Verb::DemoServer { name }) => {
-            demo::server::serve(*name, io::stdin().lock(), io::stdout().lock())?;
+            let server = demo::server::Name::named(name).ok_or_else(|| {
+                let message = format!("the demo has no server `{name}`");
+                Failure::usage(message, "try `demo-server notes`")
+            })?;
+            demo::server::serve(&server, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)
         }
         Some(Verb::Check) => {
@@ -442,9 +465,11 @@ fn log_level(arguments: &Arguments) -> LevelFilter {
                 | Verb::Files(files::FileVerb::Lock { .. })
         )
     );
+    let reports =
+        matches!(arguments.verb, Some(Verb::Doctor { .. } | Verb::Files(files::FileVerb::Init { .. })));
     match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
-        // `doctor` itself reports what is wrong.
-        (_, 0) if matches!(arguments.verb, Some(Verb::Doctor { .. })) => LevelFilter::OFF,
+        // These report by themselves what is wrong.
+        (_, 0) if reports => LevelFilter::OFF,
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,

@@ -1,9 +1,14 @@
 //! `schema`, `completions` and `man`: what other programs need to know about us.
 
-use super::change::Answer;
+use super::change::{Answer, Console};
+use super::completions::{Shell, script};
+use super::failure::Failure;
 use crate::config::locate::Face;
+use crate::config::read::{listed, nearest};
 use clap::Command;
+use serde_json::json;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// The URLs of the schemas of `workbench-config.json` and `tools.toml`.
 pub(super) const SCHEMA_URLS: (&str, &str) = (
@@ -22,29 +27,68 @@ pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<Answer> {
 }
 
 /// Prints the shell's completion script.
-pub(super) fn completions(
-    shell: clap_complete::Shell,
-    mut command: Command,
-    program: &str,
-    json: bool,
-    out: &mut dyn Write,
-) -> io::Result<Answer> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, program, &mut script);
-    let mut script = String::from_utf8(script).map_err(io::Error::other)?;
-    if shell == clap_complete::Shell::Bash {
-        // clap spells a program with a hyphen in two ways, so that nothing completes after a verb (clap
-        // #6421).
-        script = script.replace(&program.replace('-', "__subcmd__"), &program.replace('-', "__"));
-    }
-    tell("script", script, json, out)
+pub(super) fn completions(shell: Shell, face: Face, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+    tell("script", script(shell, face.program()), json, out)
 }
 
-/// Prints the manual page.
-pub(super) fn man(command: Command, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+/// Prints the manual page of the program or of a verb.
+pub(super) fn man(
+    mut command: Command,
+    verb: Option<&str>,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<Answer, Failure> {
+    command.build();
+    let page = match verb {
+        None => page(&command)?,
+        Some(name) => match verbs(&command).find(|verb| verb.get_name() == name) {
+            Some(verb) => page(verb)?,
+            None => {
+                let all: Vec<_> = verbs(&command).map(Command::get_name).collect();
+                let hint = match nearest(name, &all) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the verbs are {}", listed(&all, "and")),
+                };
+                return Err(Failure::usage(format!("there is no verb `{name}`"), hint));
+            }
+        },
+    };
+    Ok(tell("page", page, json, out)?)
+}
+
+/// Writes the manual pages of the program and of all its verbs into a directory, which is created if
+/// necessary.
+pub(super) fn write_man(
+    mut command: Command,
+    directory: &Path,
+    console: &mut Console<'_>,
+) -> Result<Answer, Failure> {
+    command.build();
+    let failed = |path: &Path, error: io::Error| {
+        let hint = "name a directory that you may write to";
+        Failure::failed(format!("cannot write {}: {error}", path.display()), hint)
+    };
+    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    let mut files = Vec::new();
+    for page_of in std::iter::once(&command).chain(verbs(&command)) {
+        let name = page_of.get_display_name().unwrap_or(page_of.get_name());
+        let file = directory.join(format!("{name}.1"));
+        std::fs::write(&file, page(page_of)?).map_err(|error| failed(&file, error))?;
+        files.push(file);
+    }
+    console.say(&format!("Wrote {} pages to {}", files.len(), directory.display()))?;
+    Ok(Answer::from_iter([("files".to_owned(), json!(files))]))
+}
+
+fn page(command: &Command) -> io::Result<String> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
-    tell("page", String::from_utf8(page).map_err(io::Error::other)?, json, out)
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    String::from_utf8(page).map_err(io::Error::other)
+}
+
+/// The verbs that people use.
+fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
 }
 
 /// Prints a text, or returns it under a key for `--json`.

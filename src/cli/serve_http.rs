@@ -1,7 +1,7 @@
 //! `serve --http`: checks what must be right before a port is opened, then opens it.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,11 +73,17 @@ pub(super) async fn run<B: Backend>(
     http::serve(backend, ready.listener, ready.settings, shutdown).await
 }
 
+/// The address to serve at; a port alone is one of this machine, which nobody else can reach.
 fn resolve(address: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |why: String| {
-        Failure::usage(format!("`{address}` is no address to serve at{why}"), "write it as 127.0.0.1:8850")
-    };
-    let mut found = address.to_socket_addrs().map_err(|error| wrong(format!(": {error}")))?;
+    if let Ok(port) = address.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let wrong =
+        |why: String| Failure::usage(format!("`{address}` is not an address{why}"), "try `127.0.0.1:8850`");
+    let mut found = address.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => wrong(String::new()),
+        _ => wrong(format!(": {error}")),
+    })?;
     found.next().ok_or_else(|| wrong(String::new()))
 }
 
@@ -190,6 +196,21 @@ mod tests {
                 }
                 (shown, _) => panic!("{address}: {shown:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for (address, expected) in [
+            ("8850", Ok("127.0.0.1:8850")),
+            ("0", Ok("127.0.0.1:0")),
+            ("127.0.0.1:1", Ok("127.0.0.1:1")),
+            ("[::1]:1", Ok("[::1]:1")),
+            ("65536", Err("`65536` is not an address")),
+            ("lan", Err("`lan` is not an address")),
+        ] {
+            let resolved = resolve(address).map(|address| address.to_string());
+            assert_eq!(resolved.as_deref().map_err(|failure| failure.message.as_str()), expected);
         }
     }
 

@@ -14,6 +14,7 @@ pub(super) struct Draft {
     pub(super) timeouts: ImportedTimeouts,
     pub(super) tools: DraftTools,
     pub(super) disabled: bool,
+    pub(super) description: String,
 }
 
 /// The transport that an entry declares.

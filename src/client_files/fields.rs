@@ -68,6 +68,7 @@ impl Reader<'_> {
             tools: draft.tools.only,
             tools_key: draft.tools.only_key,
             disabled: draft.disabled,
+            description: draft.description,
             origin: Origin { client: self.title, file: self.file.to_owned(), path },
         })
     }
@@ -135,7 +136,14 @@ impl Reader<'_> {
                         || self.of_url(field, &member, draft)
                         || self.of_either(field, &member, draft)
                 }
-                None => self.dialect.style == EntryStyle::Goose && matches!(&**key, "name" | "description"),
+                None => match (member.place.as_str(), value) {
+                    ("description", Value::String(text)) => {
+                        text.trim().clone_into(&mut draft.description);
+                        true
+                    }
+                    ("name", _) => self.dialect.style == EntryStyle::Goose,
+                    _ => false,
+                },
             };
             let nothing = empty && matches!(value, Value::List(_) | Value::Object(_));
             if !taken && !nothing {

@@ -17,7 +17,7 @@ mod variables;
 pub use entry::{Ourselves, Past, connect, disconnect, entry_path};
 pub use ours::{Group, read_config, toolman_value, workbench_value};
 pub use places::{FileScope, places};
-pub use plan::{Addition, Plan, held, plan};
+pub use plan::{Addition, Plan, free_name, held, plan, toolbox_for};
 pub use read::{Imported, ImportedServer, ImportedTimeouts, Launch, Note, Origin, read};
 pub use secrets::{Replaced, Vault, shown};
 pub use template::Template;

@@ -59,14 +59,31 @@ pub fn plan(
             });
             continue;
         }
-        let numbered = |n: usize| if n == 1 { server.name.clone() } else { format!("{}-{n}", server.name) };
-        let name = (1..).map(numbered).find(|name| !names.contains(name)).unwrap_or_default();
+        let name = free_name(&server.name, &names);
         let renamed_from = (name != server.name).then(|| std::mem::replace(&mut server.name, name.clone()));
         names.push(name);
         vault.take(&mut server);
         plan.additions.push(Addition { server, renamed_from });
     }
     plan
+}
+
+/// The name itself, or the first with a number that is not taken. Names count as the same if toolboxes named
+/// after them would have the same name.
+pub fn free_name(name: &str, taken: &[String]) -> String {
+    let is_taken = |name: &String| taken.iter().any(|other| toolbox_for(other) == toolbox_for(name));
+    let numbered = |n: usize| if n == 1 { name.to_owned() } else { format!("{name}-{n}") };
+    (1..).map(numbered).find(|name| !is_taken(name)).unwrap_or_default()
+}
+
+/// The name of the toolbox that is named after a server. `__` separates the parts of a tool's full name, so
+/// no toolbox has it in its name.
+pub fn toolbox_for(server: &str) -> String {
+    let mut name = server.to_owned();
+    while name.contains("__") {
+        name = name.replace("__", "_");
+    }
+    name
 }
 
 /// Each server once, and those that are the same as another.
@@ -144,6 +161,9 @@ fn merge(known: &mut ImportedServer, other: ImportedServer) -> Present {
             (None, theirs) => *mine = theirs,
             _ => {}
         }
+    }
+    if known.description.is_empty() {
+        known.description = other.description;
     }
     if known.disabled != other.disabled {
         // Somebody uses it.

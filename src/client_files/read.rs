@@ -38,6 +38,8 @@ pub struct ImportedServer {
     pub tools_key: String,
     /// Whether the server is disabled.
     pub disabled: bool,
+    /// What the file says about the server; empty if it says nothing.
+    pub description: String,
     /// Where the server comes from.
     pub origin: Origin,
 }
@@ -187,8 +189,9 @@ impl<'a> Reader<'a> {
                 self.servers(value, &root);
                 self.meaning.workspace = workspace;
             } else {
-                let message =
-                    format!("belongs to the project {directory}; left out, run this there to take it over");
+                let message = format!(
+                    "belongs to the project {directory}; left out, `init --project` there takes it over"
+                );
                 servers.entries().iter().for_each(|(name, _)| self.note(name, "", &message));
             }
         }

@@ -203,7 +203,7 @@ impl NotFound {
             Self::Named { by: "--config", .. } => "check the path after --config".to_owned(),
             Self::Named { by, .. } => format!("check the path in {by}, or unset it"),
             Self::Anywhere { face, .. } => format!(
-                "`{} init` writes one into this directory, `--config FILE` names another; a minimal one is\n\n{}",
+                "`{} init` makes one from your clients' servers, `--config FILE` names another; a minimal one is\n\n{}",
                 face.program(),
                 face.minimal_file(),
             ),

@@ -24,6 +24,9 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
     let rule = |at: &At<'_>| at.one_of(&[("safe", NameRule::Safe), ("exact", NameRule::Exact)]);
     let whole = |key, least, default| root.get(key).and_then(|at| at.whole(least)).unwrap_or(default);
     let seconds = |key, default| root.get(key).and_then(At::seconds).unwrap_or(Duration::from_secs(default));
+    if let Some(journal) = root.get("journal") {
+        journal.boolean();
+    }
     Common {
         names: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
         max_name_length: root.get("maxNameLength").and_then(|at| at.whole(10)),

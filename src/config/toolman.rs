@@ -39,6 +39,7 @@ pub(super) const KEYS: &[&str] = &[
     "start",
     "idleTimeout",
     "lock",
+    "journal",
     "daemon",
     "linger",
     "daemonLinger",

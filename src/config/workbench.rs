@@ -36,6 +36,7 @@ pub(super) const KEYS: &[&str] = &[
     "start",
     "idleTimeout",
     "lock",
+    "journal",
     "daemon",
     "linger",
     "daemonLinger",

@@ -14,7 +14,8 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
-use crate::json::{Node, Scanner, quote};
+use crate::catalog::{Rendered, Shelf};
+use crate::json::{Change, Node, Raw, Scanner, quote};
 use crate::protocol::era::Version;
 use crate::transport::peer::Answer;
 
@@ -25,67 +26,70 @@ pub(super) fn deliver(
     method: &str,
     progress: Option<Box<str>>,
     answer: Answer<'_>,
-    reply: Reply,
+    mut reply: Reply,
     finish: impl FnOnce(Answer<'_>, Reply),
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
     let session = reply.session().clone();
     note_links(&session, &connection.upstream, result);
-    let begun_by = reply.sent_as().zip(progress);
+    let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
     tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
         let (from, to) = (connection.version(), reply.version());
-        results(from, to, result, |result| finish(Answer::Result(result), reply));
+        results(from, to, result, |result, changes| {
+            reply.level_by(changes);
+            finish(Answer::Result(result), reply);
+        });
     });
 }
 
-/// Passes the result on, adapted if the upstream speaks a newer version than the client.
-fn results(upstream: Version, client: Version, result: Node<'_>, hand_on: impl FnOnce(Node<'_>)) {
+/// The members that no legacy version has, and the one that must be an object there.
+const MODERN_MEMBERS: [Change<'static>; 4] =
+    [("resultType", None), ("ttlMs", None), ("cacheScope", None), ("structuredContent", None)];
+
+/// Passes the result on, with the changes to make if the upstream speaks a newer version than the client.
+fn results(
+    upstream: Version,
+    client: Version,
+    result: Node<'_>,
+    hand_on: impl FnOnce(Node<'_>, &'static [Change<'static>]),
+) {
     if upstream <= client {
-        return hand_on(result);
+        return hand_on(result, &[]);
     }
+    let is_odd = result.get("structuredContent").is_some_and(|value| !value.is_object());
+    let changes: &[_] = match (upstream.is_modern(), is_odd) {
+        (true, true) => &MODERN_MEMBERS,
+        (true, false) => &MODERN_MEMBERS[..3],
+        (false, true) => &MODERN_MEMBERS[3..],
+        (false, false) => &[],
+    };
     let unknown = |kind: &str| match kind {
         "audio" => upstream >= Version::V2025March && client < Version::V2025March,
         "resource_link" => upstream >= Version::V2025June && client < Version::V2025June,
         _ => false,
     };
-    let content = result.get("content").and_then(|content| adapted(content.raw(), unknown));
-    let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
-    if let Some(content) = &content {
-        changes.push(("content", Some(content)));
+    let content = result.get("content").filter(|_| client < Version::V2025June);
+    match content.and_then(|content| adapted(content.raw(), unknown)) {
+        Some(content) => {
+            hand_on(Raw::own(result.with(&[("content", Some(&content))])).root(), changes);
+        }
+        None => hand_on(result, changes),
     }
-    if upstream.is_modern() {
-        changes.extend(["resultType", "ttlMs", "cacheScope"].map(|key| (key, None)));
-    }
-    // Legacy versions allow only an object there.
-    if result.get("structuredContent").is_some_and(|value| !value.is_object()) {
-        changes.push(("structuredContent", None));
-    }
-    if changes.is_empty() || !result.is_object() {
-        return hand_on(result);
-    }
-    let mut text = Vec::new();
-    result.write_with(&mut text, &changes);
-    let mut scanner = Scanner::default();
-    hand_on(scanner.scan(&text).expect("written as valid JSON").root());
 }
 
-/// Removes the output schemas that the client does not accept: `shown` makes of a definition what the client sees. The
-/// definitions are in `list` from `start` on, after a comma if something precedes them.
-pub(super) fn tools(list: &mut Vec<u8>, start: usize, shown: fn(&str) -> Cow<'_, str>) {
-    let start = start + usize::from(list.get(start) == Some(&b','));
-    let text = String::from_utf8(list[start..].to_vec()).expect("definitions are UTF-8");
-    if !text.contains("outputSchema") {
-        return;
+/// An upstream's tools as a client sees them that does not accept all output schemas: `shown` makes of a
+/// definition what the client sees. `None` if the client sees them as they are.
+pub(super) fn tools(shelf: &Shelf, rendered: &Rendered, shown: fn(&str) -> Cow<'_, str>) -> Option<Rendered> {
+    if !rendered.text().contains("outputSchema") {
+        return None;
     }
-    let whole = format!("[{text}]");
-    let tools: Vec<&RawValue> = serde_json::from_str(&whole).expect("definitions are valid JSON");
-    list.truncate(start);
-    for (index, definition) in tools.iter().enumerate() {
-        if index > 0 {
-            list.push(b',');
-        }
-        list.extend_from_slice(shown(definition.get()).as_bytes());
-    }
+    let mut differs = false;
+    let adapted = Rendered::new(shelf, Some(rendered), |_, definition, out| {
+        let adapted = shown(definition.raw());
+        differs |= matches!(adapted, Cow::Owned(_));
+        out.extend_from_slice(adapted.as_bytes());
+    });
+    differs.then_some(adapted)
 }
 
 /// The definition of a tool as legacy clients accept it: an output schema must be that of an object.
@@ -167,6 +171,7 @@ fn note_links(session: &ClientSession, upstream: &Arc<Upstream>, result: Node<'_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::{Exposed, Items, Kind};
 
     #[test]
     fn legacy_clients_see_output_schemas_of_objects_only() {
@@ -178,11 +183,15 @@ mod tests {
             (r#"{"outputSchema":{},"name":"a"}"#, Some(r#"{"name":"a"}"#)),
         ] {
             assert_eq!(tool(definition), shown.unwrap_or(definition));
-            let mut list = b"[".to_vec();
-            list.extend_from_slice(format!("{definition},{definition}").as_bytes());
-            tools(&mut list, 1, tool);
-            let shown = tool(definition);
-            assert_eq!(String::from_utf8(list).unwrap(), format!("[{shown},{shown}"));
+            let mut exposed = Exposed::default();
+            for item in Items::named(Kind::Tool, &["a", "b"]) {
+                exposed.push(Kind::Tool, &item, item.key.clone(), None, true);
+            }
+            let shelf = exposed.of(Kind::Tool);
+            let list = Rendered::new(shelf, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
+            let adapted = tools(shelf, &list, tool);
+            let adapted = adapted.as_ref().map(|adapted| adapted.text());
+            assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());
         }
     }
 
@@ -211,7 +220,7 @@ mod tests {
             let mut scanner = Scanner::default();
             let node = scanner.scan_str(result).unwrap().root();
             let mut shown = String::new();
-            results(upstream, client, node, |node| shown = node.raw().to_owned());
+            results(upstream, client, node, |node, changes| shown = node.with(changes));
             assert_eq!(shown, expected, "{upstream:?} to {client:?}");
         }
     }

@@ -68,6 +68,8 @@ pub(super) struct Process {
     stderr: OutputReader,
     _writer: Task,
     tail: Arc<Tail>,
+    /// What to log once the process is known to run.
+    birth: Option<String>,
     over: bool,
 }
 
@@ -138,6 +140,9 @@ impl Remote {
         let endpoint = Endpoint { url: http.url.clone(), headers, sse: http.sse };
         // The HTTP client does not know the server's name; the span puts it into the client's log lines.
         let span = tracing::error_span!("upstream", name = %connection.upstream);
+        let url = http.url.parse::<hyper::Uri>().unwrap_or_default();
+        let host = connection.redactor.redact(url.host().unwrap_or_default());
+        tracing::info!("[{}] is reached at {host}", connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
         let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
         connection.profile.mirror_parameters(client.tool_headers());
@@ -220,7 +225,10 @@ impl Process {
         let Child { stdin, stdout, stderr, control } = child;
         connection.upstream.usage.runs_as(control.pid_cell());
         let (out, tail) = (connection.out.clone(), Arc::new(Tail::default()));
+        let program = launch.program.to_string_lossy();
+        let program = connection.redactor.redact(&program);
         Ok(Self {
+            birth: Some(format!("[{}] runs {program}", connection.upstream)),
             control,
             reader: OutputReader::spawn(stdout, |stdout| read(engine.clone(), connection.clone(), stdout)),
             stderr: OutputReader::spawn(stderr, |stderr| {
@@ -236,7 +244,7 @@ impl Process {
     async fn over(&mut self) -> StartError {
         let exit = tokio::select! {
             biased;
-            exit = self.control.exited() => {
+            exit = exited(&mut self.control, &mut self.birth) => {
                 // What the process wrote before it ended still counts.
                 let words = async { tokio::join!(self.reader.caught_up(), self.stderr.caught_up()) };
                 let _ = timeout(LAST_WORDS, words).await;
@@ -261,6 +269,17 @@ impl Process {
         let (stderr, log) = (self.tail.last_lines().into(), self.tail.log().into());
         StartError { stderr, log, ..error }
     }
+}
+
+/// Waits until the process has ended; logs its number as soon as that is known.
+async fn exited(control: &mut Control, birth: &mut Option<String>) -> Exit {
+    if birth.is_some()
+        && let Ok(pid) = control.started().await
+        && let Some(birth) = birth.take()
+    {
+        tracing::info!("{birth} as process {pid}");
+    }
+    control.exited().await
 }
 
 /// A task that reads an output to its end, and how far it has read.

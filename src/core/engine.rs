@@ -27,19 +27,19 @@ use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
 use super::sharing::{Resident, Share};
-use super::start_error::Cause;
+use super::start_error::{Cause, StartError};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
-use crate::transport::peer::{Answer, Lost};
+use crate::transport::peer::{Answer, Lost, OnAnswer};
 
 /// Owns the upstreams and knows the clients.
 pub struct Engine {
@@ -250,7 +250,7 @@ impl Engine {
         upstream: &Arc<Upstream>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
@@ -269,19 +269,13 @@ impl Engine {
         if let Some(connection) = upstream.connection() {
             return self.send(&connection, method, params, changes, reply, finish);
         }
-        let mut changed = Vec::new();
-        params.write_with(&mut changed, changes);
-        let (upstream, text) =
-            (upstream.clone(), String::from_utf8(changed).expect("written from UTF-8 texts"));
-        let engine = self.clone();
+        let (engine, upstream, params) = (self.clone(), upstream.clone(), Raw::own(params.with(changes)));
         tokio::spawn(async move {
             match upstream.up_in_time().await {
                 Ok(connection) if reply.is_wanted() => {
-                    let mut scanner = Scanner::default();
-                    let params = scanner.scan_str(&text).expect("written as valid JSON").root();
                     // The server may offer something else than it did when the client asked.
-                    match approval::refused(&upstream, method, params) {
-                        None => engine.send(&connection, method, params, &[], reply, finish),
+                    match approval::refused(&upstream, method, params.root()) {
+                        None => engine.send(&connection, method, params.root(), &[], reply, finish),
                         Some(reason) => finish(Answer::Lost(&Lost::new(reason)), reply),
                     }
                 }
@@ -304,7 +298,7 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
@@ -313,36 +307,34 @@ impl Engine {
             return finish(Answer::Lost(&lost), reply);
         }
         if reply.modern().is_some() || connection.version().is_modern() {
-            let mut text = Vec::new();
-            params.write_with(&mut text, changes);
-            let text = String::from_utf8(text).expect("written from UTF-8 texts");
-            return Call::launch(self, connection, method, text, reply, Box::new(finish));
+            return Call::launch(self, connection, method, params, changes, reply, Box::new(finish));
         }
-        if self.must_wait_for_turn(connection, &reply) {
-            let mut text = Vec::new();
-            params.write_with(&mut text, changes);
-            let (engine, connection, gate) = (self.clone(), connection.clone(), connection.gate.clone());
-            return gate.wait(move |turn| {
-                let mut scanner = Scanner::default();
-                let params = scanner.scan(&text).expect("written as valid JSON").root();
-                let finish = |answer: Answer<'_>, reply: Reply| {
-                    finish(answer, reply);
-                    drop(turn);
-                };
-                if reply.is_wanted() {
-                    engine.send_plainly(&connection, method, params, &[], reply, finish);
-                }
-            });
+        if !self.must_wait_for_turn(connection, &reply) {
+            return self.send_plainly(connection, method, params, changes, reply, finish);
         }
-        self.send_plainly(connection, method, params, changes, reply, finish);
+        let in_turn = |turn| {
+            move |answer: Answer<'_>, reply: Reply| {
+                finish(answer, reply);
+                drop(turn);
+            }
+        };
+        if let Some(turn) = connection.gate.turn() {
+            return self.send_plainly(connection, method, params, changes, reply, in_turn(turn));
+        }
+        let (engine, way, params) = (self.clone(), connection.clone(), Raw::own(params.with(changes)));
+        connection.gate.wait(move |turn| {
+            if reply.is_wanted() {
+                engine.send_plainly(&way, method, params.root(), &[], reply, in_turn(turn));
+            }
+        });
     }
 
     /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
     /// questions. They must where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
-        connection.asks_at_large()
-            && reply.session().hello().is_some_and(|hello| hello.can_be_asked)
+        reply.session().hello().is_some_and(|hello| hello.can_be_asked)
             && self.only_client(&connection.upstream).is_none()
+            && connection.asks_at_large()
     }
 
     /// The one client that an upstream serves: the client on stdin or, in the daemon, the session that has
@@ -363,29 +355,30 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[(&str, Option<&str>)],
+        changes: &[Change<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         let session = reply.session().clone();
-        let key = reply.key().clone();
+        let key = reply.key();
         let progress = Progress::asked(params);
         let caller = Caller {
             session: Some(session.clone()),
-            key: Some(key.clone()),
+            key: Some(key),
             progress: progress.map(|progress| progress.token.raw().into()),
             call: None,
         };
         let (way, token) = (connection.clone(), caller.progress.clone());
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             adapt::deliver(&way, method, token, answer, reply, finish);
         });
         let write = |out: &mut Vec<u8>, id| write_params(out, params, progress, changes, id);
         let id = connection.peer.reserve();
         let request = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
         if let Some(request) = request
-            && session.goes_to(&key, connection, id)
+            && session.goes_to(key, connection, id)
         {
+            connection.log_request(method);
             request.send(method, write);
         }
     }
@@ -499,6 +492,11 @@ impl Engine {
         self.spawn(self.known.offers(&connection.upstream, sent));
     }
 
+    /// Remembers why an upstream failed, in a task of its own.
+    pub(super) fn remember_failure(&self, upstream: &Arc<Upstream>, reason: StartError) {
+        self.spawn(self.known.failed(upstream, reason));
+    }
+
     /// Remembers how an upstream speaks.
     pub(super) fn remember_manner(&self, connection: &Arc<Connection>) {
         self.spawn(self.known.speaks(connection));
@@ -604,7 +602,7 @@ impl Engine {
                     .into_iter()
                     .filter(sees)
                     .flat_map(|workspace| workspace.sessions());
-                let levels = sessions.filter_map(|session| log_level(&session.log_level()?));
+                let levels = sessions.filter_map(|session| session.severity());
                 levels.for_each(|level| connection.want_level(level));
             }
         }
@@ -638,5 +636,11 @@ impl Engine {
 /// Sends a request whose answer nobody needs.
 pub(super) fn send_quietly(connection: &Arc<Connection>, method: &str, params: &str) {
     let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    connection.peer.request(method, write, Caller::default(), connection.own_deadline(), Box::new(|_| ()));
+    connection.peer.request(
+        method,
+        write,
+        Caller::default(),
+        connection.own_deadline(),
+        OnAnswer::run(|_| ()),
+    );
 }

@@ -28,6 +28,13 @@ struct GateState {
     passing: bool,
 }
 
+impl GateState {
+    /// Whether one more call may run now.
+    fn has_room(&self) -> bool {
+        !self.asks || (self.under_way == 0 && self.waiting.is_empty())
+    }
+}
+
 impl CallGate {
     /// Records that the upstream asked something. Returns `true` if several calls are in flight, so that the
     /// question may belong to any of them.
@@ -37,11 +44,20 @@ impl CallGate {
         state.under_way > 1
     }
 
+    /// A turn, if the call need not wait for it.
+    pub(super) fn turn(self: &Arc<Self>) -> Option<Turn> {
+        let mut state = self.0.lock();
+        state.has_room().then(|| {
+            state.under_way += 1;
+            Turn(Some(self.clone()))
+        })
+    }
+
     /// Calls `go` when it is the call's turn, perhaps at once.
     pub(super) fn wait(self: &Arc<Self>, go: impl FnOnce(Turn) + Send + 'static) {
         {
             let mut state = self.0.lock();
-            if state.asks && (state.under_way > 0 || !state.waiting.is_empty()) {
+            if !state.has_room() {
                 state.waiting.push_back(Box::new(go));
                 return;
             }

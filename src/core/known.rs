@@ -7,17 +7,26 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::connection::Connection;
 use super::eras::{Asking, Eras};
+use super::start_error::StartError;
 use super::upstream::{Spec, Upstream};
-use crate::catalog::Sent;
+use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, Manner, digest};
 use crate::protocol::era::Era;
+use crate::text::digest::Digest;
+
+/// The group and the name of a server.
+pub type Place = (Box<str>, Box<str>);
+
+/// The names of a server's tools, in the server's order.
+pub type ToolNames = Arc<[Box<str>]>;
 
 /// What is known about servers.
 pub struct Known {
@@ -30,6 +39,9 @@ pub struct Known {
     manners: Mutex<Vec<(Transport, Manner)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Sent)>>,
+    /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
+    /// known yet.
+    introduced: Mutex<Vec<(Place, Option<ToolNames>)>>,
     /// Permits one save at a time: a thread for each upstream would need more memory than the upstreams
     /// themselves.
     turn: Arc<Semaphore>,
@@ -43,6 +55,7 @@ impl Known {
             directory: directory.to_owned(),
             manners: Mutex::default(),
             offers: Mutex::default(),
+            introduced: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
         }
     }
@@ -74,6 +87,18 @@ impl Known {
                 note(&self.offers, transport, sent);
             }
         }
+    }
+
+    /// Reads the names of the tools of these servers, which clients are told of by their tools.
+    pub fn recall_introductions(&self, servers: impl Iterator<Item = (Place, Spec)>) {
+        let known = |spec: &Spec| Some(names(&self.definitions.as_ref()?.load(&spec.transport)?, spec));
+        *self.introduced.lock() = servers.map(|(place, spec)| (place, known(&spec))).collect();
+    }
+
+    /// The names of a server's tools, if it is introduced by them and they are known.
+    pub fn introduction(&self, group: &str, server: &str) -> Option<ToolNames> {
+        let introduced = self.introduced.lock();
+        introduced.iter().find(|((of, name), _)| **of == *group && **name == *server)?.1.clone()
     }
 
     /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
@@ -111,7 +136,39 @@ impl Known {
         if spec.recalls() {
             note(&self.offers, &spec.transport, sent.clone());
         }
+        // What clients have been told stays until the next start, so that their lists stay as they are.
+        let is_it = |place: &Place| *place.0 == *upstream.group && *place.1 == *upstream.server;
+        let mut introduced = self.introduced.lock();
+        if let Some((_, unknown @ None)) = introduced.iter_mut().find(|(place, _)| is_it(place)) {
+            *unknown = Some(names(&sent, &spec));
+        }
+        drop(introduced);
         self.save(upstream, move |definitions, transport| definitions.save(transport, &sent))
+    }
+
+    /// Remembers why an upstream failed; the returned future writes that to disk.
+    pub(super) fn failed(
+        &self,
+        upstream: &Arc<Upstream>,
+        reason: StartError,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (entry, now) = (fingerprint(&upstream.spec()), SystemTime::now());
+        self.save(upstream, move |definitions, transport| {
+            definitions.save_failure(transport, &entry, &reason, now)
+        })
+    }
+
+    /// Why an upstream failed, if it did so a short while ago and its entry has not changed since.
+    pub fn failure(&self, upstream: &Upstream) -> Option<StartError> {
+        let spec = upstream.spec();
+        self.definitions.as_ref()?.failure(&spec.transport, &fingerprint(&spec), SystemTime::now())
+    }
+
+    /// Forgets why an upstream failed, because something has changed that is not part of its entry.
+    pub fn forget_failure(&self, upstream: &Upstream) {
+        if let Some(definitions) = &self.definitions {
+            definitions.forget_failure(&upstream.spec().transport);
+        }
     }
 
     fn save<S>(&self, upstream: &Arc<Upstream>, save: S) -> impl Future<Output = ()> + Send + use<S>
@@ -166,6 +223,30 @@ impl Known {
     fn digest(&self, upstream: &Upstream) -> String {
         digest(&upstream.spec().transport, &self.directory)
     }
+}
+
+/// The names of the tools that a model can be told of.
+fn names(sent: &Sent, spec: &Spec) -> ToolNames {
+    let (items, _) = sent.shown(spec.guard.as_ref());
+    let tools = items.of(Kind::Tool).iter().filter(|tool| !tool.is_for_hosts());
+    tools.map(|tool| Box::from(&*tool.key)).collect()
+}
+
+/// A digest of all that decides whether a server can be asked: how it is reached, values included, and how long
+/// it may take.
+fn fingerprint(spec: &Spec) -> String {
+    let mut digest = Digest::default();
+    digest.eat(&format!("{:?} {:?}", spec.transport, spec.timeouts));
+    let values: Vec<_> = match &spec.transport {
+        Transport::Stdio(command) => command.env.iter().map(|(_, value)| value).collect(),
+        Transport::Http(http) => {
+            let secret = http.oauth.iter().filter_map(|oauth| oauth.client_secret.as_ref());
+            http.headers.iter().map(|(_, value)| value).chain(secret).collect()
+        }
+        Transport::Unset(_) => Vec::new(),
+    };
+    values.into_iter().for_each(|value| digest.eat(value.expose()));
+    digest.name()
 }
 
 /// What is noted about a server.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 
+use super::LIFE;
 use super::carrier::Carrier;
 use super::connection::{Caller, Changes, Connection};
 use super::engine::Engine;
@@ -74,6 +75,7 @@ async fn live(
     deadline: tokio::time::Instant,
     first: bool,
 ) -> Option<StartError> {
+    let begun_at = Instant::now();
     let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream));
     let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
@@ -116,6 +118,7 @@ async fn live(
         }
         Some(Ok(sent)) => {
             let up_since = Instant::now();
+            log_ready(&connection, &sent, up_since - begun_at);
             upstream.came_up(generation, connection.clone(), sent.clone());
             engine.remember(&connection, sent);
             let ended = tokio::select! {
@@ -136,12 +139,38 @@ async fn live(
             }
         }
     };
-    let polite = matches!(end, End::Stopped | End::Unused);
+    let farewell = farewell(&end);
     upstream.ended(generation, end);
     connection.stop("it was closed");
     connection.noise.report(upstream);
-    carrier.stop(polite).await;
+    carrier.stop(farewell.is_some()).await;
+    log_end(upstream, farewell);
     None
+}
+
+/// Why an upstream is ended by us; `None` if it ended by itself.
+fn farewell(end: &End) -> Option<&'static str> {
+    match end {
+        End::Stopped => Some("it was closed"),
+        End::Unused => Some("nobody has used it for a while"),
+        End::Failed(_) | End::Down(..) => None,
+    }
+}
+
+/// Logs the end of an upstream that we ended; that of any other is logged with its failure.
+fn log_end(upstream: &Upstream, farewell: Option<&str>) {
+    if let Some(why) = farewell {
+        tracing::info!("[{upstream}] has ended: {why}");
+    }
+}
+
+/// Logs what there is to know about an upstream that has just come up.
+fn log_ready(connection: &Connection, sent: &Sent, took: Duration) {
+    let (version, tools) = (connection.version(), sent.definitions(Kind::Tool).count());
+    let era = if version.is_modern() { "modern" } else { "legacy" };
+    let (version, ms) = (version.as_str(), took.as_millis());
+    let tools = format!("{tools} tool{}", if tools == 1 { "" } else { "s" });
+    tracing::info!(target: LIFE, "[{}] is ready: {era} {version}, {tools}, {ms} ms", connection.upstream);
 }
 
 /// Greets the upstream once we know what to tell it about the client. That wait does not count against the
@@ -168,10 +197,7 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sen
             Err(error) => probe(engine, connection).await.map_err(|_| error)?,
         },
         Some(Era::Modern) => {
-            let answer = connection
-                .peer
-                .call("server/discover", &discover_params(connection), Caller::default(), None)
-                .await;
+            let answer = discover(connection, &discover_params(connection), None).await;
             match answer.ok().and_then(|result| ServerHello::discovered(&result)) {
                 Some(hello) => hello,
                 None => initialize(engine, connection).await?,
@@ -220,22 +246,22 @@ fn era_of(connection: &Connection) -> Era {
 async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
     connection.profile.set_mute(true);
     let params = discover_params(connection);
-    let discover = connection.peer.call("server/discover", &params, Caller::default(), None);
-    tokio::pin!(discover);
+    let asked = discover(connection, &params, None);
+    tokio::pin!(asked);
     // Over HTTP every server answers at once, even if only to refuse.
     let spec = connection.upstream.spec();
     let silence = match spec.transport {
         Transport::Stdio(_) => SILENCE,
         Transport::Http(_) | Transport::Unset(_) => spec.timeouts.connect,
     };
-    let answer = match timeout(silence, &mut discover).await {
+    let answer = match timeout(silence, &mut asked).await {
         // The server refuses our version and yet names it as supported. The reason may have passed, so it is
         // asked once more.
         Ok(answer)
             if supported(&answer)
                 .is_some_and(|named| named.iter().any(|version| version == Version::MODERN.as_str())) =>
         {
-            connection.peer.call("server/discover", &params, Caller::default(), None).await
+            discover(connection, &params, None).await
         }
         Ok(answer) => answer,
         Err(_) => {
@@ -246,12 +272,12 @@ async fn probe(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Ser
                 hello = &mut legacy => match hello {
                     Ok(hello) => return Ok(hello),
                     // A modern server that was slow refuses `initialize` and answers `server/discover`.
-                    Err(error) => match timeout(SILENCE, &mut discover).await.map(modern_answer) {
+                    Err(error) => match timeout(SILENCE, &mut asked).await.map(modern_answer) {
                         Ok(Ok(Some(hello))) => return Ok(hello),
                         _ => return Err(error),
                     },
                 },
-                answer = &mut discover => match modern_answer(answer)? {
+                answer = &mut asked => match modern_answer(answer)? {
                     Some(hello) => return Ok(hello),
                     None => return legacy.await,
                 },
@@ -301,6 +327,15 @@ async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Resul
     let result = connection.ask("initialize", &params).await?;
     connection.profile.set_mute(false);
     ServerHello::read(&result).map_err(|problem| StartError::new(Cause::Version, problem))
+}
+
+async fn discover(
+    connection: &Arc<Connection>,
+    params: &str,
+    deadline: Option<Deadline>,
+) -> Result<String, CallError> {
+    connection.log_request("server/discover");
+    connection.peer.call("server/discover", params, Caller::default(), deadline).await
 }
 
 fn discover_params(connection: &Connection) -> String {
@@ -433,8 +468,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
 /// why the connection must begin anew.
 async fn discover_again(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<bool, StartError> {
     let params = discover_params(connection);
-    let answer =
-        connection.peer.call("server/discover", &params, Caller::default(), connection.own_deadline());
+    let answer = discover(connection, &params, connection.own_deadline());
     let answer = timeout(connection.upstream.spec().timeouts.connect, answer).await;
     match answer.unwrap_or_else(|_| Err(CallError::Lost(Lost::new(StartError::timeout().to_string())))) {
         // The upstream may still answer the calls in flight.

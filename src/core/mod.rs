@@ -42,3 +42,7 @@ pub mod tasks;
 pub mod upstream;
 pub mod view;
 pub mod workspace;
+
+/// The target of log lines about clients that come and go and servers that become ready, which some verbs show
+/// without being asked for more.
+pub const LIFE: &str = "mcp_workbench::life";

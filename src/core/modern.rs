@@ -5,23 +5,73 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use super::reply::Reply;
-use super::session::ClientSession;
+use super::session::{ClientSession, Ticket};
 use super::upstream::Upstream;
 use crate::catalog::Kind;
-use crate::json::{Node, quote};
-use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, modern_name, our_info, renders_apps};
+use crate::json::{Change, Changes, Node, quote};
+use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
 use crate::protocol::message::{Id, Refusal, Request};
+
+/// What a modern client says about itself in each of its requests, read once while it says the same.
+#[derive(Debug)]
+pub struct ModernClient {
+    /// What the client calls itself; empty if it does not say.
+    pub name: Box<str>,
+    /// The raw capabilities object.
+    pub capabilities: Box<str>,
+    /// Whether the client renders apps.
+    pub renders_apps: bool,
+    /// Whether the client accepts any kind of question.
+    pub can_be_asked: bool,
+    /// The name under which we answer.
+    server: &'static str,
+    /// The `_meta` of a result that has none of its own, which says who we are.
+    result_meta: String,
+}
+
+impl ModernClient {
+    fn new(name: &str, capabilities: &str, server: &'static str) -> Self {
+        Self {
+            name: name.into(),
+            capabilities: capabilities.into(),
+            renders_apps: renders_apps(capabilities),
+            can_be_asked: can_be_asked(capabilities),
+            server,
+            result_meta: format!("{{\"{}\":{}}}", meta::SERVER_INFO, our_info(server)),
+        }
+    }
+
+    /// Whether the client accepts a task as an answer.
+    pub fn can_wait(&self) -> bool {
+        declares_at(&self.capabilities, &["extensions", TASKS])
+    }
+}
+
+/// The modern client that spoke last. Most requests come from one that has spoken before.
+#[derive(Default)]
+pub struct LastModern(Mutex<Option<Arc<ModernClient>>>);
+
+impl LastModern {
+    fn client(&self, name: &str, capabilities: &str, server: &'static str) -> Arc<ModernClient> {
+        let mut last = self.0.lock();
+        let is_same = |client: &&Arc<ModernClient>| {
+            *client.name == *name && *client.capabilities == *capabilities && client.server == server
+        };
+        match last.as_ref().filter(is_same) {
+            Some(client) => client.clone(),
+            None => last.insert(Arc::new(ModernClient::new(name, capabilities, server))).clone(),
+        }
+    }
+}
 
 /// The metadata of a modern request.
 #[derive(Debug)]
 pub struct ModernCall {
-    /// What the client calls itself; empty if it does not say.
-    pub client: Box<str>,
-    /// The client's raw capabilities object.
-    pub capabilities: String,
-    /// Whether the client renders apps.
-    pub renders_apps: bool,
+    /// The client.
+    pub client: Arc<ModernClient>,
     /// The lowest severity of log messages that the client wants; `None` means no messages.
     pub log_level: Option<usize>,
     /// The client's own raw parameters, if state that the client carries is valid for them only.
@@ -30,9 +80,7 @@ pub struct ModernCall {
     cacheable: bool,
     /// Whether the request brings answers that were asked for, so that its result is of no use to anybody
     /// else.
-    is_retry: bool,
-    /// The name under which we answer.
-    server: &'static str,
+    pub is_retry: bool,
 }
 
 /// A hint on caching a result.
@@ -70,9 +118,11 @@ impl Cache {
 }
 
 impl ModernCall {
-    /// Checks the metadata of a request; `None` for a legacy request, which has none.
+    /// Checks the metadata of a request; `None` for a legacy request, which has none. `server` is the name
+    /// under which we answer.
     pub fn read(
         request: &Request<'_>,
+        last: &LastModern,
         server: impl FnOnce() -> &'static str,
     ) -> Result<Option<Self>, Refusal> {
         let Some(meta) = request.meta else { return Ok(None) };
@@ -80,52 +130,42 @@ impl ModernCall {
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
-            client: modern_name(params).into(),
-            capabilities: capabilities.raw().to_owned(),
-            renders_apps: renders_apps(capabilities.raw()),
+            client: last.client(&meta.client_name(), capabilities.raw(), server()),
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
             is_retry: ["inputResponses", "requestState"].iter().any(|key| params.get(key).is_some()),
-            server: server(),
         }))
-    }
-
-    /// Whether the client accepts any kind of question.
-    pub fn can_be_asked(&self) -> bool {
-        can_be_asked(&self.capabilities)
-    }
-
-    /// Whether the client accepts a task as an answer.
-    pub fn can_wait(&self) -> bool {
-        declares_at(&self.capabilities, &["extensions", TASKS])
     }
 
     /// Writes the result with these changes and with what the modern era adds. Values from the upstream are
     /// kept.
-    pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
-        let info = our_info(self.server);
-        let given = result.get("_meta").unwrap_or_else(Node::empty);
-        let added = [(meta::SERVER_INFO, Some(&*info))];
-        let has_info = given.get(meta::SERVER_INFO).is_some();
-        let own_meta = given.with(if has_info { &[] } else { &added });
-        let mut changes = changes.to_vec();
-        let mut set = |key, value| {
-            if !changes.iter().any(|(changed, _)| *changed == key) {
-                changes.push((key, Some(value)));
+    pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[Change<'_>]) {
+        let (info, with_info);
+        let own_meta = match result.get("_meta") {
+            None => Some(&*self.client.result_meta),
+            Some(given) if given.get(meta::SERVER_INFO).is_some() => None,
+            Some(given) => {
+                info = our_info(self.client.server);
+                with_info = given.with(&[(meta::SERVER_INFO, Some(&info))]);
+                Some(&*with_info)
             }
         };
-        set("_meta", &own_meta);
-        if result.get("resultType").is_none() {
-            set("resultType", "\"complete\"");
+        let mut changes = Changes::new(changes);
+        if own_meta.is_some() {
+            changes.add("_meta", own_meta);
         }
-        let asks = result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"");
+        let kind = result.get("resultType");
+        if kind.is_none() {
+            changes.add("resultType", Some("\"complete\""));
+        }
+        let asks = kind.is_some_and(|kind| kind.raw() == "\"input_required\"");
         if self.cacheable && !asks {
             if self.is_retry || result.get("ttlMs").is_none() {
-                set("ttlMs", "0");
+                changes.add("ttlMs", Some("0"));
             }
             if self.is_retry || result.get("cacheScope").is_none() {
-                set("cacheScope", Cache::default().scope());
+                changes.add("cacheScope", Some(Cache::default().scope()));
             }
         }
         result.write_with(out, &changes);
@@ -133,9 +173,8 @@ impl ModernCall {
 
     /// Appends what the modern era adds to a result of our own that lacks it and may be cached.
     pub(super) fn write_own_members(&self, out: &mut Vec<u8>, hint: Cache) {
-        let (key, info) = (meta::SERVER_INFO, our_info(self.server));
         let hint = if self.is_retry { Cache::default() } else { hint }.members();
-        let members = format!(",\"_meta\":{{\"{key}\":{info}}},\"resultType\":\"complete\"{hint}");
+        let members = format!(",\"_meta\":{},\"resultType\":\"complete\"{hint}", self.client.result_meta);
         out.extend_from_slice(members.as_bytes());
     }
 }
@@ -271,7 +310,7 @@ impl Listener {
             return;
         }
         let given = params.get("_meta").unwrap_or_else(Node::empty);
-        let own_meta = given.with(&[(meta::SUBSCRIPTION, Some(self.id.raw()))]);
+        let own_meta = given.with(&[(meta::SUBSCRIPTION, Some(&self.id.raw()))]);
         if let Some(session) = self.session.upgrade() {
             session.notify(self.key(), "notifications/tasks", |out| {
                 params.write_with(out, &[("_meta", Some(&own_meta)), ("taskId", Some(&quote(id)))]);
@@ -291,7 +330,7 @@ impl Listener {
         }
     }
 
-    fn key(&self) -> Option<&Arc<str>> {
+    fn key(&self) -> Option<Ticket> {
         self.reply.as_ref().map(Reply::key)
     }
 
@@ -327,7 +366,7 @@ mod tests {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let raw = Raw::read(text).expect("JSON");
         match Message::read(raw.root()) {
-            Ok(Message::Request(request)) => ModernCall::read(&request, || "toolman"),
+            Ok(Message::Request(request)) => ModernCall::read(&request, &LastModern::default(), || "toolman"),
             Ok(_) => panic!("no request: {params}"),
             Err(Malformed { why, .. }) => Err(why),
         }
@@ -343,21 +382,18 @@ mod tests {
             assert_eq!(era.map_err(|why| why.code), expected, "{params}");
         }
         let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}"#;
-        assert_eq!(read("tools/list", modern).unwrap().unwrap().capabilities, r#"{"roots":{}}"#);
+        assert_eq!(&*read("tools/list", modern).unwrap().unwrap().client.capabilities, r#"{"roots":{}}"#);
     }
 
     #[test]
     fn results_are_completed_and_keep_what_they_had() {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
-                client: Box::default(),
-                capabilities: "{}".into(),
-                renders_apps: false,
+                client: Arc::new(ModernClient::new("", "{}", "toolman")),
                 log_level: None,
                 params: None,
                 cacheable: true,
                 is_retry,
-                server: "toolman",
             };
             let mut out = Vec::new();
             call.complete(&mut out, Raw::read(result).unwrap().root(), &[]);

@@ -10,13 +10,14 @@
 //! Invariant: a name leads to one thing; a name that clients know stays with its thing.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::upstream::Upstream;
 use super::view::{Clash, Exposure};
 use crate::apps::placed;
 use crate::catalog::{Exposed, Item, Items, Kind, NameLimits, is_marked};
+use crate::hash::HashMap;
 
 /// What names depend on, besides the claims.
 pub(super) struct Naming<'a> {

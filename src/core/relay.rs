@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::bridge::{Call, Needed};
 use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
-use super::session::{ClientSession, Question};
+use super::session::{ClientSession, Question, Ticket};
 use super::tasks::{related_id, with_related};
 use super::upstream::Upstream;
 use super::workspace::Workspace;
@@ -18,15 +18,15 @@ use crate::apps::{is_page, placed};
 use crate::catalog::Kind;
 use crate::config::Isolation;
 use crate::json::{Node, Raw, Scanner, quote};
-use crate::protocol::era::{LOG_LEVELS, declares, log_level, meta};
+use crate::protocol::era::{LOG_LEVELS, declares, meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::{Progress, write_params};
-use crate::transport::peer::{Answer, Deadline};
+use crate::transport::peer::{Answer, Deadline, OnAnswer};
 
 /// The client that a message belongs to, and its request, if there is one.
 struct Addressees {
     session: Arc<ClientSession>,
-    key: Option<Arc<str>>,
+    key: Option<Ticket>,
     call: Option<Arc<Call>>,
 }
 
@@ -94,16 +94,14 @@ impl<'a> Relay<'a> {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Other clients that share the upstream may have asked it for more messages.
-                None if self.engine.only_client(&self.connection.upstream).is_none() => {
-                    to.session.log_level().as_deref().and_then(log_level)
-                }
+                None if self.engine.only_client(&self.connection.upstream).is_none() => to.session.severity(),
                 None => None,
             };
             if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
                 return;
             }
         }
-        to.session.notify(to.key.as_ref(), method, |out| match params {
+        to.session.notify(to.key, method, |out| match params {
             Some(params) if self.connection.version().is_modern() => without_subscription(params, out),
             Some(params) => params.write(out),
             None => {}
@@ -119,11 +117,8 @@ impl<'a> Relay<'a> {
             if let Some(session) = &caller.session
                 && self.on.is_none_or(|on| on == id)
             {
-                let audience = Addressees {
-                    session: session.clone(),
-                    key: caller.key.clone(),
-                    call: caller.call.clone(),
-                };
+                let audience =
+                    Addressees { session: session.clone(), key: caller.key, call: caller.call.clone() };
                 found.push((id, audience));
             }
         });
@@ -178,18 +173,18 @@ impl<'a> Relay<'a> {
     fn progress(&self, params: Option<Node<'_>>) {
         let Some(params) = params else { return };
         let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-        let notify = |session: &ClientSession, key: Option<&Arc<str>>, token: &str| {
+        let notify = |session: &ClientSession, key: Option<Ticket>, token: &str| {
             session.notify(key, "notifications/progress", |out| {
                 params.write_with(out, &[("progressToken", Some(token))]);
             });
         };
         let caller = self.connection.peer.touch(id, |caller| {
-            Some((caller.session.clone()?, caller.key.clone(), caller.progress.clone()?, caller.call.clone()))
+            Some((caller.session.clone()?, caller.key, caller.progress.clone()?, caller.call.clone()))
         });
         match caller {
             // The request that asked for progress has been answered with a question.
             Some(Some((.., Some(call)))) if call.is_parked() => {}
-            Some(Some((session, key, token, _))) => notify(&session, key.as_ref(), &token),
+            Some(Some((session, key, token, _))) => notify(&session, key, &token),
             Some(None) => {}
             None => {
                 for workspace in self.engine.audience.workspaces() {
@@ -251,7 +246,7 @@ impl<'a> Relay<'a> {
         let needed = Needed::of(method, params);
         if let Some(needed) = needed {
             let capabilities = match &modern {
-                Some(modern) => &modern.capabilities,
+                Some(modern) => &modern.client.capabilities,
                 None => to.session.hello().map_or("{}", |hello| &hello.capabilities),
             };
             if !needed.is_in(capabilities) {
@@ -317,9 +312,9 @@ impl<'a> Relay<'a> {
         };
         let (asker, asked, asking) = (connection.clone(), session.clone(), Asking::new(connection, session));
         let own = id.clone();
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             drop(asking);
-            asker.questions.remove(&id.key());
+            asker.questions.remove(&id);
             asker.answer(|out| match answer {
                 Answer::Result(result) => write_result(out, &id, |out| {
                     match related_id(result).and_then(|task| asked.workspace.tasks.find(&task)) {
@@ -338,17 +333,17 @@ impl<'a> Relay<'a> {
             });
         });
         let deadline = Deadline::new(None, Some(self.engine.settings().question_timeout), None);
-        let route = session.route(to.key.as_ref());
+        let route = session.route(to.key);
         let ours = session.peer.reserve();
         let Some(request) = session.peer.open(ours, question, deadline, on_answer) else { return };
-        if !connection.questions.add(own.key(), ours, session) {
+        if !connection.questions.add(&own, ours, session) {
             return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
         }
         // A stopping connection first closes its peer and then cancels its questions.
         if connection.peer.is_open() {
             request.send_via(&route, method, write);
         } else {
-            connection.questions.remove(&own.key());
+            connection.questions.remove(&own);
         }
     }
 }
@@ -369,7 +364,7 @@ fn client_at_large(engine: &Engine, upstream: &Arc<Upstream>, asks: bool) -> Opt
 fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
-    let Some((ours, session)) = connection.questions.remove(&id.key()) else { return };
+    let Some((ours, session)) = connection.questions.remove(&id) else { return };
     if session.peer.forget(ours).is_some() {
         session.peer.notify("notifications/cancelled", |out| {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);

@@ -1,8 +1,7 @@
 //! Answers to a client's requests: each exactly once, and those of a batch together.
 //!
 //! Invariant: each request is answered exactly once. A [`Reply`] that is dropped, or whose answer panics,
-//! answers with an error. It identifies its request by the key object, not by the text of the id, because ids
-//! are reused.
+//! answers with an error. It identifies its request by a ticket, not by the id, because ids are reused.
 
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::modern::{Cache, ModernCall};
 use super::route::{OutgoingKind, Route};
-use super::session::ClientSession;
-use crate::json::{Node, Raw};
+use super::session::{ClientSession, Ticket};
+use crate::json::{Change, Node, Raw};
 use crate::protocol::era::Version;
 use crate::protocol::message::{
     Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error,
@@ -49,16 +48,24 @@ impl Batch {
 /// client waits for ever, whatever goes wrong.
 pub struct Reply {
     session: Arc<ClientSession>,
-    key: Option<Arc<str>>,
+    /// The request, until it is answered.
+    key: Option<Ticket>,
     modern: Option<Arc<ModernCall>>,
+    /// The changes that make an upstream's result one of the client's era.
+    level: &'static [Change<'static>],
     /// Whether the state that a retry brings has been opened. Any other state in its place is the upstream's
     /// own.
     pub opened: bool,
 }
 
 impl Reply {
-    pub(super) fn new(session: Arc<ClientSession>, key: Arc<str>, modern: Option<Arc<ModernCall>>) -> Self {
-        Self { session, key: Some(key), modern, opened: false }
+    pub(super) fn new(session: Arc<ClientSession>, key: Ticket, modern: Option<Arc<ModernCall>>) -> Self {
+        Self { session, key: Some(key), modern, level: &[], opened: false }
+    }
+
+    /// Changes the upstream's result in this way when it is relayed.
+    pub(super) fn level_by(&mut self, changes: &'static [Change<'static>]) {
+        self.level = changes;
     }
 
     /// The client that sent the request.
@@ -82,14 +89,14 @@ impl Reply {
     /// Whether the client renders apps.
     pub fn renders_apps(&self) -> bool {
         match (&self.modern, self.session.hello()) {
-            (Some(modern), _) => modern.renders_apps,
+            (Some(modern), _) => modern.client.renders_apps,
             (None, hello) => hello.is_some_and(|hello| hello.renders_apps),
         }
     }
 
-    /// The session's key of the request, as long as the client wants the answer.
-    pub fn key(&self) -> &Arc<str> {
-        self.key.as_ref().expect("taken only by an answer, which consumes the reply")
+    /// The request.
+    pub fn key(&self) -> Ticket {
+        self.key.expect("taken only by an answer, which consumes the reply")
     }
 
     /// The request's id, as long as the client wants the answer.
@@ -131,12 +138,19 @@ impl Reply {
 
     /// Answers with a finished result, usually an upstream's, after these changes to its members.
     pub fn relay(mut self, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
-        let modern = self.modern.take();
-        self.send_result(|out| match (modern, changes) {
-            (Some(modern), changes) => modern.complete(out, result, changes),
-            (None, []) => result.write(out),
-            (None, changes) => result.write_with(out, changes),
+        let (modern, level) = (self.modern.take(), self.level);
+        self.send_result(|out| match (modern, level, changes) {
+            (Some(modern), _, changes) => modern.complete(out, result, changes),
+            (None, [], []) => result.write(out),
+            (None, [], changes) => result.write_with(out, changes),
+            (None, level, []) => result.write_with(out, level),
+            (None, level, changes) => result.write_with(out, &[level, changes].concat()),
         });
+    }
+
+    /// An upstream's result as the client would see it.
+    pub fn shown(&self, result: Node<'_>) -> String {
+        if self.level.is_empty() { result.raw().to_owned() } else { result.with(self.level) }
     }
 
     fn send_result(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
@@ -181,7 +195,7 @@ impl Reply {
 
     fn send(&mut self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
         if let Some(key) = self.key.take() {
-            self.session.answer(&key, kind, write);
+            self.session.answer(key, kind, write);
         }
     }
 }

@@ -5,8 +5,7 @@
 //!
 //! Invariant: a session's locks stay inside, and nothing is sent while one is held.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, OccupiedEntry};
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +23,8 @@ use super::upstream::Upstream;
 use super::view::Origin;
 use super::workspace::Workspace;
 use crate::catalog::Kind;
-use crate::protocol::era::{ClientHello, Version};
+use crate::hash::HashMap;
+use crate::protocol::era::{ClientHello, Version, log_level};
 use crate::protocol::message::{Id, Refusal, code, write_notification};
 use crate::transport::peer::{Lost, Peer};
 
@@ -44,8 +44,8 @@ pub struct ClientSession {
     news: Notify,
     ledger: Mutex<Ledger>,
     ending: AtomicBool,
-    /// The raw parameters of the last `logging/setLevel`.
-    log_level: Mutex<Option<String>>,
+    /// The raw parameters of the last `logging/setLevel`, and the level that they name.
+    log_level: Mutex<Option<(String, Option<usize>)>>,
     /// The `Mcp-Param-…` headers of a modern request over HTTP. What they must say is known only once the
     /// tool is.
     pub mirrored: OnceLock<HeaderMap>,
@@ -60,11 +60,71 @@ pub struct Question {
     /// The upstream's own progress token, as raw JSON.
     pub progress: Option<Box<str>>,
     /// The client's request that only we wait for while the client is asked. The question ends with it.
-    pub call: Option<Arc<str>>,
+    pub call: Option<Ticket>,
 }
 
-/// A client's requests by their ids.
-type Requests = HashMap<Arc<str>, Waiting>;
+/// One request of a client. Once the request is answered or cancelled, the ticket fits no other, not even one
+/// with the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    place: usize,
+    number: u64,
+}
+
+/// The requests of a client that have no answer yet.
+#[derive(Default)]
+struct Requests {
+    /// Each request at its place, with the number of its ticket.
+    places: Vec<Option<(u64, Waiting)>>,
+    free: Vec<usize>,
+    by_id: HashMap<Id, usize>,
+    accepted: u64,
+}
+
+impl Requests {
+    /// Takes a request on. If another has the same id, the request comes back.
+    fn add(&mut self, request: Waiting) -> Result<Ticket, Waiting> {
+        let Entry::Vacant(entry) = self.by_id.entry(request.id.key()) else { return Err(request) };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        entry.insert(place);
+        self.accepted += 1;
+        self.places[place] = Some((self.accepted, request));
+        Ok(Ticket { place, number: self.accepted })
+    }
+
+    fn get(&mut self, Ticket { place, number }: Ticket) -> Option<&mut Waiting> {
+        self.places[place].as_mut().filter(|(own, _)| *own == number).map(|(_, request)| request)
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
+        let (_, request) = self.places[ticket.place].take_if(|(number, _)| *number == ticket.number)?;
+        self.free.push(ticket.place);
+        self.by_id.remove(&request.id.key());
+        Some(request)
+    }
+
+    fn find(&self, id: &Id) -> Option<Ticket> {
+        let place = *self.by_id.get(&id.key())?;
+        self.places[place].as_ref().map(|(number, _)| Ticket { place, number: *number })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Waiting> {
+        self.places.iter().flatten().map(|(_, request)| request)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    fn take_all(&mut self) -> Vec<Waiting> {
+        self.by_id.clear();
+        self.free = (0..self.places.len()).collect();
+        self.places.iter_mut().filter_map(Option::take).map(|(_, request)| request).collect()
+    }
+}
 
 /// A request of the client that has no answer yet.
 struct Waiting {
@@ -124,7 +184,7 @@ impl ClientSession {
     /// What the client declared, in whichever era: the version that it wants to speak and its capabilities.
     pub(super) fn declared(&self) -> Option<(Version, &str)> {
         let hello = self.hello().map(|hello| (hello.version, hello.capabilities.as_str()));
-        hello.or_else(|| Some((Version::LATEST_LEGACY, self.first_modern.get()?.capabilities.as_str())))
+        hello.or_else(|| Some((Version::LATEST_LEGACY, &*self.first_modern.get()?.client.capabilities)))
     }
 
     /// What the client calls itself, in whichever era; `None` before its first message.
@@ -143,38 +203,38 @@ impl ClientSession {
         batch: Option<Arc<Batch>>,
         modern: Option<Arc<ModernCall>>,
     ) -> Option<Reply> {
-        let key = id.key();
-        let mut waiting = self.waiting.lock();
-        let Entry::Vacant(entry) = waiting.entry(key.clone()) else {
-            drop(waiting);
-            let message = format!(
-                "Invalid request: the id {} is in use by a request that is not answered yet",
-                id.raw()
-            );
-            self.refuse(None, &Refusal::new(code::INVALID_REQUEST, message), route, batch.as_ref());
-            return None;
+        let route = route.unwrap_or_else(|| self.main.clone());
+        let added = self.waiting.lock().add(Waiting { id, batch, target: None, route });
+        let ticket = match added {
+            Ok(ticket) => ticket,
+            Err(Waiting { id, batch, route, .. }) => {
+                let id = id.raw();
+                let message =
+                    format!("Invalid request: the id {id} is in use by a request that is not answered yet");
+                let why = Refusal::new(code::INVALID_REQUEST, message);
+                self.refuse(None, &why, Some(route), batch.as_ref());
+                return None;
+            }
         };
         if let Some(modern) = &modern {
             self.first_modern.get_or_init(|| modern.clone());
         }
-        let route = route.unwrap_or_else(|| self.main.clone());
-        entry.insert(Waiting { id, batch, target: None, route });
-        Some(Reply::new(self.clone(), key, modern))
+        Some(Reply::new(self.clone(), ticket, modern))
     }
 
     /// Refuses a message. The refusal leaves out the id of a request in flight: the client would take it for
     /// that request's answer.
     pub fn refuse(&self, id: Option<&Id>, why: &Refusal, route: Option<Route>, batch: Option<&Arc<Batch>>) {
-        let id = id.filter(|id| !self.waiting.lock().contains_key(&id.key()));
+        let id = id.filter(|id| self.waiting.lock().find(id).is_none());
         let route = route.unwrap_or_else(|| self.main.clone());
         self.send(&route, batch, OutgoingKind::Error(why.code), |out| why.write(out, id));
     }
 
     /// Notes where a request is about to be sent, so that it can be cancelled there. `false`: nobody wants
     /// its answer any more, so it must not be sent.
-    pub fn goes_to(&self, key: &Arc<str>, connection: &Arc<Connection>, id: u64) -> bool {
-        let before = match own(&mut self.waiting.lock(), key) {
-            Some(mut waiting) => waiting.get_mut().target.replace((connection.clone(), id)),
+    pub fn goes_to(&self, key: Ticket, connection: &Arc<Connection>, id: u64) -> bool {
+        let before = match self.waiting.lock().get(key) {
+            Some(waiting) => waiting.target.replace((connection.clone(), id)),
             None => return false,
         };
         // The requests must not be locked here: whoever drops the last reference to a connection drops all of
@@ -184,30 +244,25 @@ impl ClientSession {
     }
 
     /// The id of a request, while the client wants its answer.
-    pub(super) fn id_of(&self, key: &Arc<str>) -> Option<Id> {
-        own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().id.clone())
+    pub(super) fn id_of(&self, key: Ticket) -> Option<Id> {
+        self.waiting.lock().get(key).map(|waiting| waiting.id.clone())
     }
 
     /// The id of our own request that carries the client's request on, while the client wants its answer.
-    pub(super) fn sent_as(&self, key: &Arc<str>) -> Option<u64> {
-        own(&mut self.waiting.lock(), key)?.get().target.as_ref().map(|(_, id)| *id)
+    pub(super) fn sent_as(&self, key: Ticket) -> Option<u64> {
+        self.waiting.lock().get(key)?.target.as_ref().map(|(_, id)| *id)
     }
 
     /// Whether the client wants the answer to a request.
-    pub(super) fn waits_for(&self, key: &Arc<str>) -> bool {
-        own(&mut self.waiting.lock(), key).is_some()
+    pub(super) fn waits_for(&self, key: Ticket) -> bool {
+        self.waiting.lock().get(key).is_some()
     }
 
     /// Answers a request with what `write` writes, unless the client no longer wants an answer.
-    pub(super) fn answer(
-        &self,
-        key: &Arc<str>,
-        kind: OutgoingKind<'_>,
-        write: impl FnOnce(&mut Vec<u8>, &Id),
-    ) {
+    pub(super) fn answer(&self, key: Ticket, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
         let (found, last) = {
             let mut waiting = self.waiting.lock();
-            (own(&mut waiting, key).map(OccupiedEntry::remove), waiting.is_empty())
+            (waiting.remove(key), waiting.is_empty())
         };
         let Some(Waiting { id, batch, route, .. }) = found else { return };
         let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
@@ -223,8 +278,8 @@ impl ClientSession {
     }
 
     /// The way for messages about a request: its own way while it waits, otherwise the session's.
-    pub fn route(&self, key: Option<&Arc<str>>) -> Route {
-        let route = |key| own(&mut self.waiting.lock(), key).map(|waiting| waiting.get().route.clone());
+    pub fn route(&self, key: Option<Ticket>) -> Route {
+        let route = |key| self.waiting.lock().get(key).map(|waiting| waiting.route.clone());
         key.and_then(route).unwrap_or_else(|| self.main.clone())
     }
 
@@ -232,11 +287,12 @@ impl ClientSession {
     pub fn cancel(&self, id: &Id) -> Option<(Arc<Connection>, u64)> {
         let (key, waiting) = {
             let mut waiting = self.waiting.lock();
-            let found = waiting.remove_entry(&*id.key())?;
+            let key = waiting.find(id)?;
+            let found = waiting.remove(key)?;
             if waiting.is_empty() {
                 self.news.notify_waiters();
             }
-            found
+            (key, found)
         };
         if let Some(batch) = &waiting.batch {
             batch.add(&waiting.route, None);
@@ -244,7 +300,7 @@ impl ClientSession {
         // Questions that the client was asked for the sake of this request are of no use any more.
         let mut questions = Vec::new();
         self.peer.each(|id, question| {
-            questions.extend(question.call.as_ref().filter(|call| Arc::ptr_eq(call, &key)).map(|_| id));
+            questions.extend(question.call.filter(|call| *call == key).map(|_| id));
         });
         for id in questions {
             let reason = "the call that it belongs to was cancelled";
@@ -287,7 +343,7 @@ impl ClientSession {
         let lost = Lost::new(reason);
         loop {
             let targets: Vec<_> =
-                self.waiting.lock().values().filter_map(|waiting| waiting.target.clone()).collect();
+                self.waiting.lock().all().filter_map(|waiting| waiting.target.clone()).collect();
             let cancelled =
                 targets.iter().filter(|(connection, id)| connection.peer.cancel(*id, reason, &lost)).count();
             // The end of one request may let another begin.
@@ -300,9 +356,9 @@ impl ClientSession {
     /// Cancels every unanswered request, upstream too, and answers it with an error.
     pub fn abandon(&self, reason: &str) {
         self.cut_off(reason);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let waiting = self.waiting.lock().take_all();
         let lost = Refusal::new(code::UPSTREAM_LOST, reason);
-        for Waiting { id, batch, route, .. } in waiting.into_values() {
+        for Waiting { id, batch, route, .. } in waiting {
             self.send(&route, batch.as_ref(), OutgoingKind::Error(lost.code), |out| {
                 lost.write(out, Some(&id))
             });
@@ -311,7 +367,7 @@ impl ClientSession {
     }
 
     /// Sends a notification that belongs to the request with this key, or to no request.
-    pub fn notify(&self, key: Option<&Arc<str>>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+    pub fn notify(&self, key: Option<Ticket>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
         self.route(key).push(OutgoingKind::Notice(method), |out| write_notification(out, method, params));
     }
 
@@ -397,12 +453,17 @@ impl ClientSession {
 
     /// The level of log messages that the client asked for, as raw parameters.
     pub fn log_level(&self) -> Option<String> {
-        self.log_level.lock().clone()
+        self.log_level.lock().as_ref().map(|(params, _)| params.clone())
+    }
+
+    /// The same as an index into the list of levels, if it is one of them.
+    pub(super) fn severity(&self) -> Option<usize> {
+        self.log_level.lock().as_ref().and_then(|(_, severity)| *severity)
     }
 
     /// Remembers the level of log messages.
     pub fn set_log_level(&self, params: &str) {
-        *self.log_level.lock() = Some(params.to_owned());
+        *self.log_level.lock() = Some((params.to_owned(), log_level(params)));
     }
 
     /// Whether the client is subscribed to an exposed URI.
@@ -471,20 +532,12 @@ impl ClientSession {
     }
 }
 
-/// The request that this very key belongs to. Once a request is cancelled, another may have the same id, with
-/// a key that reads the same.
-fn own<'a>(waiting: &'a mut Requests, key: &Arc<str>) -> Option<OccupiedEntry<'a, Arc<str>, Waiting>> {
-    match waiting.entry(key.clone()) {
-        Entry::Occupied(entry) if Arc::ptr_eq(entry.key(), key) => Some(entry),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::route::Heard;
     use crate::core::routing_tests::Unseen;
+    use crate::transport::peer::OnAnswer;
 
     #[test]
     fn a_request_does_not_know_another_that_has_its_id() {
@@ -528,7 +581,7 @@ mod tests {
             let session = ClientSession::new(workspace, Route::Nowhere);
             let id = || Id::from_raw("7").expect("an id");
             let reply = session.accept(id(), None, None, None).expect("the id is free");
-            let (key, mut found) = (reply.key().clone(), false);
+            let (key, mut found) = (reply.key(), false);
             let mut cancel_after = |step| {
                 if step == cancelled_after {
                     let target = session.cancel(&id());
@@ -538,10 +591,10 @@ mod tests {
             cancel_after("nothing");
             let ours = connection.peer.reserve();
             let request =
-                connection.peer.open(ours, Default::default(), None, Box::new(move |_| drop(reply)));
+                connection.peer.open(ours, Default::default(), None, OnAnswer::run(move |_| drop(reply)));
             let request = request.expect("it is not closed");
             cancel_after("opened");
-            if session.goes_to(&key, &connection, ours) {
+            if session.goes_to(key, &connection, ours) {
                 cancel_after("noted");
                 request.send("tools/call", |_, _| ());
                 cancel_after("sent");

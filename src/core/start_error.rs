@@ -7,13 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::process::CommandError;
 use crate::config::{Redactor, Timeouts};
 use crate::transport::http_client::Failure;
 use crate::transport::peer::Lost;
 
 /// The reason in words, and its kind, so that code which acts on it need not parse the words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartError {
     /// The kind of error.
     pub cause: Cause,
@@ -30,7 +32,7 @@ pub struct StartError {
 }
 
 /// The kinds of error, as far as they call for different remedies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The server's program cannot be found, or cannot be run where it should.
     Command,

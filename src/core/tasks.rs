@@ -3,10 +3,9 @@
 //!
 //! Invariant: a client sees only the tasks that it began, under ids that are unique for it.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use memchr::memmem::Finder;
 use parking_lot::Mutex;
 
 use super::connection::Connection;
@@ -217,8 +216,7 @@ pub(super) fn results(
     result: Node<'_>,
     hand_on: impl FnOnce(Node<'_>),
 ) {
-    static MENTION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskId"));
-    if MENTION.find(result.raw().as_bytes()).is_none() {
+    if !result.members().any(|(key, _)| matches!(&*key, "task" | "taskId" | "_meta")) {
         return hand_on(result);
     }
     let id_in = |node: Node<'_>| node.get("taskId").and_then(Node::as_str).map(|id| id.into_owned());

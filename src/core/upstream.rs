@@ -623,7 +623,12 @@ impl Upstream {
                     self.phase.send_replace(Phase::Idle);
                     return;
                 }
-                End::Failed(reason) => (reason, Duration::ZERO),
+                End::Failed(reason) => {
+                    if let Some(engine) = self.engine.upgrade() {
+                        engine.remember_failure(self, reason.clone());
+                    }
+                    (reason, Duration::ZERO)
+                }
                 End::Down(reason, uptime) => (reason, uptime),
             };
             tracing::warn!("[{self}] {reason}");
@@ -731,7 +736,7 @@ mod tests {
     use crate::core::route::Route;
     use crate::core::session::ClientSession;
     use crate::core::workspace::Workspace;
-    use crate::transport::peer::{Answer, Lost};
+    use crate::transport::peer::{Answer, Lost, OnAnswer};
 
     /// A call of a client to an upstream that is up, and a receiver that shows what becomes of the call.
     fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
@@ -743,7 +748,7 @@ mod tests {
         let caller =
             Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
         let (send, fate) = oneshot::channel();
-        let on_answer = Box::new(move |answer: Answer<'_>| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
         let id =

@@ -6,7 +6,7 @@
 //! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::apps::{exposed, placed};
 use crate::catalog::{
     Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
 };
+use crate::hash::HashMap;
 use crate::json::{Node, quote};
 use crate::protocol::era::ClientHello;
 use crate::text::one_line;
@@ -210,6 +211,20 @@ impl Entry {
             Kind::Tool if !look.from_start => adapt::tool(definition),
             _ => definition.into(),
         }
+    }
+
+    /// The definitions as a client with this look sees them in a list.
+    fn rendered_to(&self, face: &dyn Exposure, kind: Kind, look: Look) -> &Rendered {
+        let rendered = self.rendered_for(face, kind, look.as_host);
+        let (form, shown): (_, fn(&str) -> Cow<'_, str>) = match kind {
+            Kind::Tool if self.offloads_over(look.takes).is_some() => (0, without_output_schema),
+            // Only legacy clients see what was switched since the start.
+            Kind::Tool if !look.from_start && self.is_newer() => (1, adapt::tool),
+            _ => return rendered,
+        };
+        let shelf = self.exposed.of(kind);
+        let adapted = &shelf.adapted[form][usize::from(look.as_host)];
+        adapted.get_or_init(|| adapt::tools(shelf, rendered, shown)).as_ref().unwrap_or(rendered)
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
@@ -589,7 +604,7 @@ impl View {
         self.open.retain(|open| groups.contains(&&**open));
         self.openings.retain(|_, opening| groups.contains(&&**opening));
         let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
-        self.origins = HashMap::new();
+        self.origins = HashMap::default();
         self.next = wanted.len() as u64;
         for (seq, upstream) in (0..).zip(wanted) {
             let same = |entry: &Entry| {
@@ -757,17 +772,7 @@ impl View {
         out: &mut Vec<u8>,
     ) {
         for entry in self.entries.values().filter(|entry| entry.is_listed()) {
-            let start = out.len();
             self.write_entry(face, entry, kind, look, &mut first, out);
-            if kind != Kind::Tool {
-                continue;
-            }
-            if entry.offloads_over(look.takes).is_some() {
-                adapt::tools(out, start, without_output_schema);
-            } else if !look.from_start && entry.is_newer() {
-                // Only legacy clients see what was switched since the start.
-                adapt::tools(out, start, adapt::tool);
-            }
         }
     }
 
@@ -788,7 +793,7 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_for(face, kind, look.as_host));
+        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_to(face, kind, look));
         if shelf.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(rendered.text());
         }

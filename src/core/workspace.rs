@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::modern::Listener;
+use super::modern::{LastModern, Listener};
 use super::notices::{Ledger, Lists};
 use super::recent::Recent;
 use super::session::ClientSession;
@@ -42,6 +42,8 @@ pub struct Workspace {
     view: Mutex<View>,
     /// What was begun through the workspace and goes on upstream.
     pub tasks: Tasks,
+    /// The modern client that spoke last.
+    pub last_modern: LastModern,
     /// The long results that were kept for its clients.
     pub results: Room,
     /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
@@ -99,6 +101,7 @@ impl Workspace {
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             tasks: Tasks::default(),
+            last_modern: LastModern::default(),
             results: kept.room(client),
             links: Mutex::default(),
             sessions: Mutex::default(),
@@ -350,13 +353,7 @@ mod tests {
             let heard = Arc::new(Heard::default());
             let workspace = Workspace::new("", 0, Arc::new(Everything), None, &Arc::default());
             let session = ClientSession::new(workspace.clone(), Route::Stream(heard.clone()));
-            session.greet(ClientHello {
-                version: Version::LATEST_LEGACY,
-                name: String::new(),
-                capabilities: "{}".to_owned(),
-                can_be_asked: false,
-                renders_apps: false,
-            });
+            session.greet(ClientHello::new(Version::LATEST_LEGACY, "", "{}"));
             let upstream = Upstream::unreal("box", "s");
             let (face, mut holds) = (&Everything, Vec::new());
             workspace.change(|view| view.add(face, std::slice::from_ref(&upstream)));

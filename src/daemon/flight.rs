@@ -4,7 +4,6 @@
 //! Invariant: each request that was sent is answered once: by the daemon, or by [`Flight::lost`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::config::locate::Face;
 use crate::core::record::{ASIDE, Record};
@@ -25,7 +24,7 @@ pub(super) enum Upward {
     /// Requests: one, or those of a batch. A batch has one answer.
     Requests(Vec<ClientRequest>, bool),
     /// The client does not want the answer to the request with this key.
-    Cancelled(Arc<str>),
+    Cancelled(Id),
     /// The answer to a question.
     Answer(u64),
     /// Anything else.
@@ -65,7 +64,7 @@ pub(super) enum Downward {
 #[derive(Default)]
 pub(super) struct Flight {
     /// The client's requests by their keys, each with its number.
-    asked: HashMap<Arc<str>, Sent>,
+    asked: HashMap<Id, Sent>,
     /// The ids of the daemon's open questions.
     questions: Vec<u64>,
     /// The number of the last request.
@@ -109,7 +108,7 @@ impl Flight {
                 id.map_or(Upward::Other, |id| Upward::Cancelled(id.key()))
             }
             Ok(Message::Response { .. }) => {
-                let id = root.get("id").and_then(|id| own_id(id.raw()));
+                let id = root.get("id").and_then(|id| own_id(&id.raw()));
                 id.map_or(Upward::Other, Upward::Answer)
             }
             Ok(message) => {
@@ -185,14 +184,14 @@ impl Flight {
         match (id, method) {
             (Some(id), None) => drop(self.asked.remove(&id.key())),
             (Some(id), Some(_)) => {
-                if let Some(id) = own_id(id.raw()) {
+                if let Some(id) = own_id(&id.raw()) {
                     self.questions.push(id);
                     self.first_question = self.first_question.max(id.saturating_add(1));
                 }
             }
             (None, Some(method)) if method == "notifications/cancelled" => {
                 let withdrawn = root.get("params").and_then(|params| params.get("requestId"));
-                let withdrawn = withdrawn.and_then(|id| own_id(id.raw()));
+                let withdrawn = withdrawn.and_then(|id| own_id(&id.raw()));
                 self.questions.retain(|id| Some(*id) != withdrawn);
             }
             _ => {}

@@ -26,7 +26,8 @@ pub use crate::config::node::Format;
 use crate::config::node::{Kind, Node, SyntaxError};
 use std::fmt;
 
-/// One change. A path is the list of keys from the top of the file.
+/// One change. A path is the list of keys from the top of the file; in a list, a key is the position of an
+/// item.
 #[derive(Debug)]
 pub enum Edit<'a> {
     /// Sets a key to a value. An existing key keeps its place; a new key goes last.
@@ -51,6 +52,20 @@ pub enum Edit<'a> {
         format: Format,
         /// The position among the keys; an index past the last key means the end.
         index: usize,
+    },
+    /// Moves an entry, with its text and its comments, to the end of another object. JSON only.
+    Move {
+        /// The path of the entry.
+        path: Vec<String>,
+        /// The path of the object that gets it. Missing objects on the way are created.
+        to: Vec<String>,
+    },
+    /// Gives a key another name, in its place. JSON only.
+    Rename {
+        /// The path of the key.
+        path: Vec<String>,
+        /// The new name.
+        to: String,
     },
     /// Inserts an item into a list. A missing list is created.
     Push {

@@ -61,6 +61,73 @@ fn an_entry_comes_back_as_it_was_spelled() {
     check(Format::Yaml, &without, &[back(Format::Yaml, from)], from);
 }
 
+fn moved(from: &str, to: &str) -> Edit<'static> {
+    Edit::Move { path: path(from), to: path(to) }
+}
+
+#[test]
+fn a_moved_entry_keeps_its_text_and_its_comments() {
+    let text = "{\n  \"m\": { // m\n    // all of m\n\n    // why a\n    /* really */\n    \"a\" : {\n      // inner\n      \"x\": 1.50,\n    }, // beside a\n    // b\n    \"b\": 2\n  },\n  \"n\": {\n    \"c\": 3 // c\n  }\n}\n";
+    check(
+        Format::Json,
+        text,
+        &[moved("m.a", "n")],
+        "{\n  \"m\": { // m\n    // all of m\n\n    // b\n    \"b\": 2\n  },\n  \"n\": {\n    \"c\": 3, // c\n    // why a\n    /* really */\n    \"a\" : {\n      // inner\n      \"x\": 1.50,\n    } // beside a\n  }\n}\n",
+    );
+    // The first entry of a new object, and the last one of the old.
+    check(
+        Format::Json,
+        "{\n  \"m\": {\n    \"a\": 1 // one\n  }\n}\n",
+        &[moved("m.a", "n")],
+        "{\n  \"m\": {},\n  \"n\": {\n    \"a\": 1 // one\n  }\n}\n",
+    );
+    // On one line.
+    check(
+        Format::Json,
+        "{\"m\": {\"a\": 1, /* b */ \"b\": 2}, \"n\": {\"c\": 3}}",
+        &[moved("m.a", "n")],
+        "{\"m\": { /* b */ \"b\": 2}, \"n\": {\n    \"c\": 3,\n    \"a\": 1\n  }}",
+    );
+    // A trailing comma stays one.
+    check(
+        Format::Json,
+        "{\n  \"m\": {\n    \"a\": 1,\n  },\n  \"n\": {\n    \"c\": 3,\n  },\n}\n",
+        &[moved("m.a", "n")],
+        "{\n  \"m\": {},\n  \"n\": {\n    \"c\": 3,\n    \"a\": 1,\n  },\n}\n",
+    );
+    for (text, to) in [("{\"m\": {\"a\": 1}, \"n\": {\"a\": 2}}", "n"), ("{\"m\": {\"b\": 1}}", "n")] {
+        assert!(apply(Format::Json, text, &[moved("m.a", to)]).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn keys_are_renamed_and_items_respelled_in_their_place() {
+    let text = "{\n  \"m\" /* m */: {\"a\": 1},\n  \"l\": [{\"n\": [\"m\", \"z\"]}] // l\n}\n";
+    let rename = |to: &str| Edit::Rename { path: path("m"), to: to.to_owned() };
+    check(
+        Format::Json,
+        text,
+        &[rename("ü \"x\""), set("l.0.n.0", Value::String("ü".into()))],
+        "{\n  \"ü \\\"x\\\"\" /* m */: {\"a\": 1},\n  \"l\": [{\"n\": [\"ü\", \"z\"]}] // l\n}\n",
+    );
+    for edit in [rename("l"), set("l.1.n.0", Value::String("x".into())), set("l.0.n.2", Value::Null)] {
+        assert!(apply(Format::Json, text, &[edit]).is_err());
+    }
+}
+
+#[test]
+fn a_key_of_one_item_is_set_and_removed() {
+    for (text, expected) in [
+        ("[[s]]\nn = 1 # one\n\n[[s]]\nn = 2\n", "[[s]]\nn = 1 # one\n\n[[s]]\nn = 2\noff = true\n"),
+        ("s = [{ n = 1 }, { n = 2 }]\n", "s = [{ n = 1 }, { n = 2 , off = true }]\n"),
+    ] {
+        check(Format::Toml, text, &[set("s.1.off", Value::Boolean(true))], expected);
+    }
+    let text = "[[s]]\nn = 1\n\n[[s]]\nn = 2\noff = true # why\n";
+    check(Format::Toml, text, &[remove("s.1.off")], "[[s]]\nn = 1\n\n[[s]]\nn = 2\n");
+    assert!(apply(Format::Toml, text, &[set("s.2.off", Value::Boolean(true))]).is_err());
+}
+
 #[test]
 fn toml() {
     check(

@@ -56,6 +56,7 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
             let item = path.iter().try_fold(other.as_item(), |item, key| item.get(key))?.clone();
             table(document.as_table_mut(), parents, true)?.0.insert(key, item);
         }
+        Edit::Move { .. } | Edit::Rename { .. } => return None,
         Edit::Push { path, value, index } => {
             let (key, parents) = path.split_last()?;
             let parent = table(document.as_table_mut(), parents, true)?;
@@ -95,10 +96,11 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     Some(document.to_string())
 }
 
-/// The table at a path, and whether it is an inline table.
+/// The table at a path, which may lead through lists, and whether it is an inline table.
 fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t mut dyn TableLike, bool)> {
     let mut current: (&mut dyn TableLike, bool) = (root, false);
-    for key in path {
+    let mut keys = path.iter();
+    while let Some(key) = keys.next() {
         let (parent, inline) = current;
         if create && !parent.contains_key(key) {
             let new = if inline {
@@ -112,7 +114,14 @@ fn table<'t>(root: &'t mut Table, path: &[String], create: bool) -> Option<(&'t 
         }
         let item = parent.get_mut(key)?;
         let inline = item.is_inline_table();
-        current = (item.as_table_like_mut()?, inline);
+        let mut position = || keys.next()?.parse::<usize>().ok();
+        current = match item {
+            Item::ArrayOfTables(tables) => (tables.get_mut(position()?)?, false),
+            Item::Value(TomlValue::Array(items)) => {
+                (items.get_mut(position()?)?.as_inline_table_mut()?, true)
+            }
+            item => (item.as_table_like_mut()?, inline),
+        };
     }
     Some(current)
 }

@@ -51,9 +51,12 @@ impl Value {
         self.entries().iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The value at the end of a path of keys.
+    /// The value at the end of a path of keys. In a list, a key is the position of an item.
     pub fn at<S: AsRef<str>>(&self, path: &[S]) -> Option<&Value> {
-        path.iter().try_fold(self, |value, key| value.get(key.as_ref()))
+        path.iter().try_fold(self, |value, key| match value {
+            Self::List(items) => items.get(key.as_ref().parse::<usize>().ok()?),
+            _ => value.get(key.as_ref()),
+        })
     }
 
     /// The entries of an object; none for any other value.
@@ -116,6 +119,25 @@ impl Value {
                     Some(Some(Value::Object(entries)))
                 })
             }
+            Edit::Move { path, to } => {
+                let (name, value) = (path.last()?, self.at(path)?.clone());
+                let left = self.with(path, &mut |_| Some(None))?;
+                left.with(&[&to[..], std::slice::from_ref(name)].concat(), &mut |old| match old {
+                    None => Some(Some(value.clone())),
+                    Some(_) => None,
+                })
+            }
+            Edit::Rename { path, to } => {
+                let (name, parent) = path.split_last()?;
+                self.with(parent, &mut |old| {
+                    let mut entries = old?.entries().to_vec();
+                    if entries.iter().any(|(key, _)| key == to) {
+                        return None;
+                    }
+                    entries.iter_mut().find(|(key, _)| key == name)?.0.clone_from(to);
+                    Some(Some(Value::Object(entries)))
+                })
+            }
             Edit::Push { path, value, index } => self.with(path, &mut |old| {
                 let mut items = match old {
                     Some(Value::List(items)) => items.clone(),
@@ -143,7 +165,16 @@ impl Value {
         change: &mut dyn FnMut(Option<&Value>) -> Option<Option<Value>>,
     ) -> Option<Value> {
         let Some((key, rest)) = path.split_first() else { return change(Some(self))? };
-        let Self::Object(entries) = self else { return None };
+        let entries = match self {
+            Self::Object(entries) => entries,
+            Self::List(items) => {
+                let mut items = items.clone();
+                let item = items.get_mut(key.parse::<usize>().ok()?)?;
+                *item = item.with(rest, change)?;
+                return Some(Self::List(items));
+            }
+            _ => return None,
+        };
         let mut entries = entries.clone();
         let at = entries.iter().position(|(name, _)| name == key);
         let new = match (at.map(|at| &entries[at].1), rest.is_empty()) {

@@ -180,7 +180,7 @@ pub(super) fn apply(text: &str, root: &Node, edit: &Edit<'_>) -> Option<String> 
             };
             insert(text, root, parents, *index, &shifted)
         }
-        Edit::Push { .. } | Edit::Pull { .. } => None,
+        Edit::Move { .. } | Edit::Rename { .. } | Edit::Push { .. } | Edit::Pull { .. } => None,
     }
 }
 

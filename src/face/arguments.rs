@@ -71,7 +71,9 @@ impl<'a, const N: usize> Arguments<'a, N> {
         match self.value(at)?.map(Node::as_str) {
             None => Err(invalid(&format!("{key} is required and must be a string"))),
             Some(None) => Err(invalid(&format!("{key} must be a string"))),
-            Some(Some(text)) if text.trim().is_empty() => Err(invalid(&format!("{key} cannot be empty"))),
+            Some(Some(text)) if text.chars().all(char::is_whitespace) => {
+                Err(invalid(&format!("{key} cannot be empty")))
+            }
             Some(Some(text)) => Ok(text),
         }
     }

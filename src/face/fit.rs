@@ -5,12 +5,46 @@
 pub struct Listing<'a> {
     /// The text before the rows.
     pub head: &'a str,
-    /// The rows: a part that must stay, and a description that may be shortened.
-    pub rows: &'a [(String, String)],
+    /// The rows.
+    pub rows: &'a [ListingRow],
     /// The line that says how many rows were left out, and how to see them.
     pub omitted: &'a dyn Fn(usize) -> String,
     /// The text after the rows.
     pub tail: &'a str,
+}
+
+/// A row of a list.
+pub struct ListingRow {
+    /// The part that must stay.
+    pub head: String,
+    /// The description, which may be shortened.
+    pub about: About,
+}
+
+/// The description of a row.
+pub enum About {
+    /// A text.
+    Text(String),
+    /// Names, separated by commas, of which only whole ones are shown where there is room for one.
+    Names(String),
+}
+
+impl About {
+    fn whole(&self) -> &str {
+        let (Self::Text(text) | Self::Names(text)) = self;
+        text
+    }
+
+    /// At most `most` characters.
+    fn shortened(&self, most: usize) -> String {
+        let text = self.whole();
+        let fits = |end: &usize| text[..*end].chars().count() + ", …".chars().count() <= most;
+        let ends = text.match_indices(", ").map(|(end, _)| end);
+        match (self, ends.take_while(fits).last()) {
+            (Self::Names(_), Some(end)) if text.chars().count() > most => format!("{}, …", &text[..end]),
+            _ => shorten(text, most),
+        }
+    }
 }
 
 /// The shortest description worth showing, in characters.
@@ -24,7 +58,7 @@ impl Listing<'_> {
         if limit == 0 || whole.len() <= limit {
             return whole;
         }
-        let longest = self.rows.iter().map(|(_, description)| description.chars().count()).max().unwrap_or(0);
+        let longest = self.rows.iter().map(|row| row.about.whole().chars().count()).max().unwrap_or(0);
         let (mut low, mut high) = (SHORTEST, longest);
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -42,11 +76,11 @@ impl Listing<'_> {
 
     fn text(&self, description: usize, rows: usize) -> String {
         let mut text = self.head.to_owned();
-        for (row, about) in &self.rows[..rows] {
-            text.push_str(row);
-            if !about.is_empty() && description > 0 {
+        for ListingRow { head, about } in &self.rows[..rows] {
+            text.push_str(head);
+            if !about.whole().is_empty() && description > 0 {
                 text.push_str(": ");
-                text.push_str(&shorten(about, description));
+                text.push_str(&about.shortened(description));
             }
             text.push('\n');
         }
@@ -78,7 +112,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn fit(limit: usize, rows: &[(&str, &str)]) -> String {
-        let rows: Vec<_> = rows.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+        let row = |(head, about): &(&str, &str)| ListingRow {
+            head: head.to_string(),
+            about: match about.contains(", ") {
+                true => About::Names(about.to_string()),
+                false => About::Text(about.to_string()),
+            },
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
         Listing { head: "H\n", rows: &rows, omitted: &|n| format!("+{n}"), tail: "T" }.fit(limit)
     }
 
@@ -93,6 +134,20 @@ mod tests {
             (10, "H\n- a\n+1\nT"),
             (6, "H\n+2\nT"),
             (3, "H\n+"),
+        ] {
+            assert_eq!(fit(limit, &rows), expected, "{limit}");
+        }
+    }
+
+    #[test]
+    fn names_are_shown_whole() {
+        let rows = [("- a", "read_file, write_file, move_file")];
+        for (limit, expected) in [
+            (41, "H\n- a: read_file, write_file, move_file\nT"),
+            (40, "H\n- a: read_file, write_file, …\nT"),
+            (34, "H\n- a: read_file, …\nT"),
+            (23, "H\n- a: read_file, …\nT"),
+            (22, "H\n- a\nT"),
         ] {
             assert_eq!(fit(limit, &rows), expected, "{limit}");
         }

@@ -32,6 +32,7 @@ use self::toolman::Change;
 use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits, Sent};
 use crate::config::{Common, Transport};
+use crate::core::known::Known;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Exposure, Look, Target, View};
@@ -72,6 +73,11 @@ pub trait Face: Exposure + Send + Sync {
     /// The file's description of a group.
     fn about(&self, _group: &str) -> &str {
         ""
+    }
+
+    /// Whether clients are told of a group by the names of its tools, since nothing else describes it.
+    fn is_introduced_by_tools(&self, _group: &str) -> bool {
+        false
     }
 
     /// The same face for clients that may see only a part of the file; `None` if the file has no such part.
@@ -200,9 +206,17 @@ pub struct Viewer<'a> {
     pub renders_apps: bool,
     /// Whether every server that starts with the gateway is up, failed or late.
     pub settled: bool,
+    /// What is known of servers that do not run; `None` where that makes no difference.
+    pub known: Option<&'a Known>,
 }
 
-impl Viewer<'_> {
+impl<'a> Viewer<'a> {
+    /// A client of which nothing else is known.
+    fn new(client: Option<&'a ClientHello>, modern: bool) -> Self {
+        let (params, renders_apps, settled) = (Node::empty(), false, true);
+        Self { client, params, modern, renders_apps, settled, known: None }
+    }
+
     /// What the client calls itself; empty where that is not known.
     pub fn name(&self) -> Cow<'_, str> {
         match (self.modern, self.client) {

@@ -172,7 +172,7 @@ impl Exposure for Plain {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        let viewer = Viewer::new(client, modern);
         reading::adds(self.offloading(), &viewer)
     }
 

@@ -3,18 +3,22 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use hyper::header::HeaderMap;
 
 use super::http::{Backend, Caller, mirror};
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
+use crate::core::LIFE;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
 use crate::face::Part;
 use crate::json::{Node, Scanner};
+use crate::protocol::era::modern_name;
 use crate::protocol::message::{Id, Malformed, Message, Refusal};
+use crate::text::plain;
 
 /// The callers over HTTP.
 #[derive(Default)]
@@ -22,6 +26,8 @@ pub(super) struct Guests {
     /// The views that modern callers with the same credentials share, by principal and path.
     pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
     sessions: Vec<Weak<ClientSession>>,
+    /// When each modern client was last heard of, by name. Such a client has no session that could end.
+    visitors: HashMap<String, Instant>,
 }
 
 impl Guests {
@@ -30,6 +36,24 @@ impl Guests {
             self.sessions.retain(|session| session.strong_count() > 0);
         }
         self.sessions.push(Arc::downgrade(session));
+    }
+
+    /// Notes a request of a modern client, and logs if the client is new.
+    fn note_visitor(&mut self, name: &str, now: Instant) {
+        if self.visitors.insert(name.to_owned(), now).is_none() {
+            tracing::info!(target: LIFE, "client {name} has come");
+        }
+    }
+
+    /// Logs and forgets the modern clients that nobody has heard of for this long.
+    fn forget_visitors(&mut self, idle: Duration, now: Instant) {
+        self.visitors.retain(|name, last| {
+            let stays = now.duration_since(*last) < idle;
+            if !stays {
+                tracing::info!(target: LIFE, "client {name} has gone");
+            }
+            stays
+        });
     }
 
     fn sessions(&self) -> Vec<Arc<ClientSession>> {
@@ -146,6 +170,9 @@ impl Backend for Arc<Gateway> {
     }
 
     fn close(&self, session: &Arc<ClientSession>) {
+        if let Some(hello) = session.hello() {
+            tracing::info!(target: LIFE, "client {} has gone", plain(&hello.name));
+        }
         session.end();
         session.abandon("the session has ended");
         self.engine.discard(&session.workspace);
@@ -163,7 +190,13 @@ impl Backend for Arc<Gateway> {
         session.mirrored.set(mirrored).expect("the session is new");
         self.guests.lock().add(&session);
         let id = match &message {
-            Message::Request(request) => Some(request.id.clone()),
+            Message::Request(request) => {
+                if tracing::enabled!(target: LIFE, tracing::Level::INFO) {
+                    let name = plain(&request.params.map(modern_name).unwrap_or_default());
+                    self.guests.lock().note_visitor(&name, Instant::now());
+                }
+                Some(request.id.clone())
+            }
             _ => None,
         };
         self.take(&session, Ok(message), Some(Route::Stream(stream)), None);
@@ -171,6 +204,10 @@ impl Backend for Arc<Gateway> {
             Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
             None => Box::new(()),
         }
+    }
+
+    fn sweep(&self, idle: Duration) {
+        self.guests.lock().forget_visitors(idle, Instant::now());
     }
 
     fn drain(&self) {

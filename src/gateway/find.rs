@@ -253,8 +253,8 @@ impl Finders {
                 });
                 let found: Vec<_> = things.collect();
                 let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
-                let (client, params) = (session.hello(), params.root());
-                let viewer = Viewer { client, params, modern, renders_apps, settled };
+                let (client, params, known) = (session.hello(), params.root(), None);
+                let viewer = Viewer { client, params, modern, renders_apps, settled, known };
                 workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
             });
             if let Ok(answer) = searching.await {

@@ -128,6 +128,7 @@ pub(super) fn resource_of(
         modern: true,
         renders_apps: true,
         settled: gateway.startup.is_settled(),
+        known: None,
     };
     let found = workspace.read(|view| {
         let sender = workspace.link_sender(view, uri);

@@ -7,13 +7,13 @@ use super::Gateway;
 use crate::catalog::{Kind, Sent};
 use crate::config::{Redactor, ToolFilter};
 use crate::core::start_error::StartError;
-use crate::lock::Place;
+use crate::lock::LockPlace;
 use crate::transport::oauth::Login;
 
 /// A server that was asked.
 pub struct Asked {
     /// The server.
-    pub place: Place,
+    pub place: LockPlace,
     /// The server's name for people.
     pub label: String,
     /// The definitions of its tools and prompts as they were sent, by name, or why it could not be asked.
@@ -26,11 +26,11 @@ pub struct Asked {
 
 /// Starts the wanted servers at once and asks each what it offers, after its filter. They run until
 /// [`Gateway::end`].
-pub async fn ask(gateway: &Arc<Gateway>, wanted: &dyn Fn(&Place) -> bool) -> Vec<Asked> {
+pub async fn ask(gateway: &Arc<Gateway>, wanted: &dyn Fn(&LockPlace) -> bool) -> Vec<Asked> {
     let face = gateway.faces.whole();
     let workspace = gateway.engine.workspace("lock", 0, face.clone(), None, None);
     let servers = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
-    let places = servers.map(|(server, upstream)| (Place::new(&upstream.group, &server), upstream));
+    let places = servers.map(|(server, upstream)| (LockPlace::new(&upstream.group, &server), upstream));
     let wanted: Vec<_> = places.filter(|(place, _)| wanted(place)).collect();
     let starts: Vec<_> = wanted.iter().map(|(_, upstream)| upstream.start()).collect();
     let mut asked = Vec::new();

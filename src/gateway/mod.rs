@@ -34,6 +34,7 @@ use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
 use crate::catalog::Kind;
+use crate::core::LIFE;
 use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::modern::{Cache, ModernCall};
@@ -74,13 +75,22 @@ pub struct Configured {
     pub switch_file: Option<SwitchFile>,
 }
 
+/// Reads the names of tools by which clients are told of groups. This may wait for the disk.
+fn recall_introductions(gateway: &Gateway, face: &dyn Face) {
+    let servers = face.servers().into_iter();
+    let introduced = servers.filter(|server| face.is_introduced_by_tools(server.group));
+    gateway.engine.known.recall_introductions(
+        introduced.map(|server| ((server.group.into(), server.key.into()), server.spec)),
+    );
+}
+
 /// A request's span: its client, id and method. It is made only where debug messages are wanted.
 fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span {
     let client = || match session.hello() {
         Some(hello) => plain(&hello.name),
         None => plain(&request.params.map(modern_name).unwrap_or_default()),
     };
-    tracing::debug_span!("request", client = %client(), id = request.id.raw(), method = %plain(&request.method))
+    tracing::debug_span!("request", client = %client(), id = %request.id.raw(), method = %plain(&request.method))
 }
 
 /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
@@ -156,6 +166,7 @@ impl Gateway {
     /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
     /// disk.
     pub fn recall(&self, face: &dyn Face) {
+        recall_introductions(self, face);
         let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs);
     }
@@ -165,18 +176,19 @@ impl Gateway {
     }
 
     /// Who is asking, as faces see it.
-    fn viewer<'a>(&self, reply: &'a Reply, params: Node<'a>) -> Viewer<'a> {
+    fn viewer<'a>(&'a self, reply: &'a Reply, params: Node<'a>) -> Viewer<'a> {
         self.viewer_of(reply.session(), params, reply.modern().is_some(), reply.renders_apps())
     }
 
     fn viewer_of<'a>(
-        &self,
+        &'a self,
         session: &'a ClientSession,
         params: Node<'a>,
         modern: bool,
         renders_apps: bool,
     ) -> Viewer<'a> {
-        Viewer { client: session.hello(), params, modern, renders_apps, settled: self.startup.is_settled() }
+        let (client, settled) = (session.hello(), self.startup.is_settled());
+        Viewer { client, params, modern, renders_apps, settled, known: Some(&self.engine.known) }
     }
 
     /// Takes one message from a client. The answer, and every message that belongs to it, goes by `route`, or
@@ -220,7 +232,9 @@ impl Gateway {
             Ok(Message::Request(request)) => {
                 let _span = request_span(session, &request).entered();
                 tracing::debug!("received");
-                let modern = match ModernCall::read(&request, || self.face(session).name()) {
+                let modern = match ModernCall::read(&request, &session.workspace.last_modern, || {
+                    self.face(session).name()
+                }) {
                     Ok(modern) => modern.map(Arc::new),
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
@@ -320,6 +334,7 @@ impl Gateway {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` came twice", None);
         }
         self.meet(&session, &name);
+        tracing::info!(target: LIFE, "client {} has come", plain(&name));
         if self.startup.has_lists() && self.opens_first(&session).is_none() {
             session.begin();
         }
@@ -347,8 +362,8 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments", "_meta"]) {
-            Ok([Some(name), arguments, _]) => (name, arguments),
+        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
+            Ok([Some(name), arguments]) => (name, arguments),
             Ok([None, ..]) => {
                 return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
             }

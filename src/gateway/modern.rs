@@ -24,7 +24,9 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
         "server/discover" => discover(gateway, params, reply),
         "subscriptions/listen" => listen(gateway, params, reply),
         "tasks/update" => tasks::task(gateway, "tasks/update", params, reply),
-        "tools/call" | "prompts/get" | "resources/read" => {
+        "tools/call" | "prompts/get" | "resources/read"
+            if reply.modern().is_some_and(|modern| modern.is_retry) =>
+        {
             match params.all_unique(["requestState", "inputResponses"]) {
                 Ok([None, _]) => gateway.common_request(method, params, reply),
                 // The state was opened before the request had to wait; now the request is handled again.
@@ -113,7 +115,7 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
         return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
     };
     let tasks = filter.and_then(|filter| filter.get("taskIds"));
-    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.can_wait()) {
+    if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.client.can_wait()) {
         return refuse_tasks(reply);
     }
     let Some(mut listener) = Listener::open(params, reply) else { return };

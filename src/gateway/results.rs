@@ -77,7 +77,7 @@ fn offload(
 ) -> Option<(Offloaded, Option<Raw>)> {
     let session = reply.session();
     let takes = match (reply.modern(), session.hello()) {
-        (Some(modern), _) => takes(&modern.client, true),
+        (Some(modern), _) => takes(&modern.client.name, true),
         (None, hello) => takes(hello.map_or("", |hello| &hello.name), false),
     };
     let limit = upstream.spec().offload_over.bytes(takes)?;

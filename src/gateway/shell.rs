@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Gateway, name_for};
+use super::{Gateway, name_for, recall_introductions};
 use crate::catalog::{Items, Kind};
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
+use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
@@ -65,16 +66,12 @@ impl Shell {
     /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
+        recall_introductions(&gateway, &*face);
         let workspace = gateway.engine.workspace("shell", 0, face.clone(), None, None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
-        session.greet(ClientHello {
-            version: Version::LATEST_LEGACY,
-            name: "mcp-workbench".to_owned(),
-            capabilities: "{\"elicitation\":{\"form\":{},\"url\":{}}}".to_owned(),
-            can_be_asked: true,
-            renders_apps: false,
-        });
+        let capabilities = "{\"elicitation\":{\"form\":{},\"url\":{}}}";
+        session.greet(ClientHello::new(Version::LATEST_LEGACY, "mcp-workbench", capabilities));
         gateway.engine.audience.attach_stdio(&session);
         let upstreams = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
         let upstreams = upstreams.map(|(_, upstream)| upstream).collect();
@@ -98,6 +95,16 @@ impl Shell {
         Some(sent.shown(spec.guard.as_ref()).0)
     }
 
+    /// Why an upstream failed when it was last asked, if that is remembered.
+    pub fn remembered_failure(&self, upstream: &Upstream) -> Option<StartError> {
+        self.gateway.engine.known.failure(upstream)
+    }
+
+    /// Makes the next verb ask an upstream again that has failed.
+    pub fn forget_failure(&self, upstream: &Upstream) {
+        self.gateway.engine.known.forget_failure(upstream);
+    }
+
     /// The view that a client would have if the upstreams offered these items.
     pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
         let exposure = &*self.exposure();
@@ -117,8 +124,14 @@ impl Shell {
     /// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
     /// definitions of tools in their order, then the instructions.
     pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
-        let params = Node::empty();
-        let viewer = Viewer { client: None, params, modern: false, renders_apps: false, settled: true };
+        let viewer = Viewer {
+            client: None,
+            params: Node::empty(),
+            modern: false,
+            renders_apps: false,
+            settled: true,
+            known: Some(&self.gateway.engine.known),
+        };
         let face = self.gateway.face(&self.session);
         let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
         let shown = view.items(Kind::Tool).filter(|(entry, item)| {
@@ -150,13 +163,13 @@ impl Shell {
         let Ok(doc) = scanner.scan_str(&params) else {
             return Called::Lost("the arguments are no JSON".to_owned());
         };
-        let Some(reply) = self.session.accept(Id::from_number(1), None, None, None) else {
+        let Some(reply) = self.session.accept(Id::Number(1), None, None, None) else {
             return Called::Lost("the gateway is shutting down".to_owned());
         };
         let (send, mut answer) = oneshot::channel();
         self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
             let called = match answer {
-                Answer::Result(result) => Called::Result(result.raw().to_owned()),
+                Answer::Result(result) => Called::Result(reply.shown(result)),
                 Answer::Error(error) => Called::Error(error.raw().to_owned()),
                 Answer::Lost(lost) => Called::Lost(lost.message.to_string()),
             };

@@ -60,7 +60,7 @@ pub(super) fn are_there(gateway: &Gateway, reply: &Reply) -> bool {
 
 /// Sends a request about one task to the server that has the task.
 pub(super) fn task(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
-    if reply.modern().is_some_and(|modern| !modern.can_wait()) {
+    if reply.modern().is_some_and(|modern| !modern.client.can_wait()) {
         return refuse_tasks(reply);
     }
     let Ok(Some(Some(id))) = params.unique("taskId").map(|id| id.map(Node::as_str)) else {

@@ -14,7 +14,7 @@ mod tests;
 mod token;
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 pub use raw::Raw;
 pub use scan::Scanner;
@@ -62,6 +62,40 @@ pub struct Node<'a> {
     plain: bool,
 }
 
+/// A change to an object: a key with its raw value, or with `None` to remove the member.
+pub type Change<'a> = (&'a str, Option<&'a str>);
+
+/// A few changes to one object, gathered without allocating: eight at most.
+pub struct Changes<'a> {
+    all: [Change<'a>; 8],
+    count: usize,
+}
+
+impl<'a> Changes<'a> {
+    /// These changes, to be followed by others.
+    pub fn new(first: &[Change<'a>]) -> Self {
+        let mut changes = Self { all: [("", None); 8], count: first.len() };
+        changes.all[..first.len()].copy_from_slice(first);
+        changes
+    }
+
+    /// Adds a change, unless its key has one already.
+    pub fn add(&mut self, key: &'a str, value: Option<&'a str>) {
+        if !self.iter().any(|(changed, _)| *changed == key) {
+            self.all[self.count] = (key, value);
+            self.count += 1;
+        }
+    }
+}
+
+impl<'a> Deref for Changes<'a> {
+    type Target = [Change<'a>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.all[..self.count]
+    }
+}
+
 /// An object has a key that we route by twice, perhaps in another case. Two parsers could disagree about
 /// which one counts.
 #[derive(Debug, PartialEq, Eq)]
@@ -106,17 +140,22 @@ impl<'a> Node<'a> {
 
     /// Whether the value is an object.
     pub fn is_object(self) -> bool {
-        self.raw().starts_with('{')
+        self.begins_with(b'{')
     }
 
     /// Whether the value is an array.
     pub fn is_array(self) -> bool {
-        self.raw().starts_with('[')
+        self.begins_with(b'[')
     }
 
     /// Whether the value is a string.
     pub fn is_string(self) -> bool {
-        self.raw().starts_with('"')
+        self.begins_with(b'"')
+    }
+
+    #[inline]
+    fn begins_with(self, byte: u8) -> bool {
+        self.doc.text.as_bytes().get(self.span.start as usize) == Some(&byte)
     }
 
     /// The members of an indexed object in order, as decoded keys and values.
@@ -130,16 +169,17 @@ impl<'a> Node<'a> {
     }
 
     /// Like [`Node::unique`], for several keys in one pass.
+    #[inline]
     pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<[Option<Node<'a>>; N], Duplicate> {
         let mut found = [None; N];
         let mut seen = [false; N];
         for (name, node) in self.spans() {
-            let decoded = name.decoded();
-            let Some(at) = keys.iter().position(|key| alike(key, &decoded)) else { continue };
+            let same = keys.iter().position(|key| name.is(key));
+            let Some(at) = same.or_else(|| keys.iter().position(|key| name.is_like(key))) else { continue };
             if std::mem::replace(&mut seen[at], true) {
                 return Err(Duplicate);
             }
-            if keys[at] == decoded {
+            if same.is_some() {
                 found[at] = Some(node);
             }
         }
@@ -147,6 +187,7 @@ impl<'a> Node<'a> {
     }
 
     /// The first member with this key, for data in which a duplicate does no harm.
+    #[inline]
     pub fn get(self, key: &str) -> Option<Node<'a>> {
         self.spans().find(|(name, _)| name.is(key)).map(|(_, node)| node)
     }
@@ -170,39 +211,46 @@ impl<'a> Node<'a> {
 
     /// Writes the object with some members set, replaced or removed and all others unchanged.
     ///
-    /// A change is a key with its raw value, or with `None` to remove the member. New members come last. A
-    /// node that is not an object counts as an empty one. Line breaks between tokens become spaces, so that
-    /// the result can be framed by lines.
-    pub fn write_with(self, out: &mut Vec<u8>, changes: &[(&str, Option<&str>)]) {
-        let start = out.len();
-        out.push(b'{');
-        let mut first = true;
-        let mut member = |key: &str, value: &str| {
-            if !std::mem::take(&mut first) {
-                out.push(b',');
-            }
-            out.extend_from_slice(key.as_bytes());
-            out.push(b':');
-            out.extend_from_slice(value.as_bytes());
-        };
+    /// New members come last. A node that is not an object counts as an empty one. Line breaks between tokens
+    /// become spaces, so that the result can be framed by lines.
+    pub fn write_with(self, out: &mut Vec<u8>, changes: &[Change<'_>]) {
         debug_assert!(changes.len() <= 64, "a bit for each");
-        let mut done = 0_u64;
+        let (text, start) = (self.doc.text.as_bytes(), out.len());
+        out.push(b'{');
+        // Neighbours that stay are copied together: from `begin` to `end`, once that is known.
+        let (mut begin, mut end, mut first, mut done) = (None, 0, true, 0_u64);
         for (key, node) in self.spans() {
-            match changes.iter().position(|(name, _)| key.is(name)) {
-                None => member(key.raw, node.raw()),
-                Some(at) => {
-                    done |= 1 << at;
-                    if let Some(value) = changes[at].1 {
-                        member(key.raw, value);
-                    }
+            let change = changes.iter().position(|(name, _)| key.is(name));
+            done |= change.map_or(0, |at| 1 << at);
+            let change = change.map(|at| changes[at].1);
+            if let Some(None) = change {
+                out.extend_from_slice(&text[begin.take().unwrap_or(end)..end]);
+                continue;
+            }
+            let from = *begin.get_or_insert_with(|| {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
                 }
+                key.span.start as usize
+            });
+            end = node.span.end as usize;
+            if let Some(Some(value)) = change {
+                out.extend_from_slice(&text[from..node.span.start as usize]);
+                out.extend_from_slice(value.as_bytes());
+                begin = Some(end);
             }
         }
+        out.extend_from_slice(&text[begin.unwrap_or(end)..end]);
         for (at, (name, value)) in changes.iter().enumerate() {
             if let Some(value) = value
                 && done >> at & 1 == 0
             {
-                member(&quote(name), value);
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
+                }
+                write_string(out, name);
+                out.push(b':');
+                out.extend_from_slice(value.as_bytes());
             }
         }
         out.push(b'}');
@@ -212,8 +260,9 @@ impl<'a> Node<'a> {
     }
 
     /// The text that [`Node::write_with`] writes.
-    pub fn with(self, changes: &[(&str, Option<&str>)]) -> String {
-        let mut text = Vec::new();
+    pub fn with(self, changes: &[Change<'_>]) -> String {
+        let added: usize = changes.iter().map(|(key, value)| key.len() + 4 + value.map_or(0, str::len)).sum();
+        let mut text = Vec::with_capacity(self.raw().len() + added);
         self.write_with(&mut text, changes);
         String::from_utf8(text).expect("written from UTF-8 texts")
     }
@@ -227,6 +276,7 @@ impl<'a> Node<'a> {
         }
     }
 
+    #[inline]
     fn spans(self) -> impl Iterator<Item = (Key<'a>, Node<'a>)> {
         let Doc { text, found } = self.doc;
         let depth = self.depth + 1;
@@ -238,42 +288,50 @@ impl<'a> Node<'a> {
             }
             let inside = next + 1;
             next = member.next;
-            let key = Key { raw: &text[member.key.range()], escaped: member.escaped_key };
+            let key = Key { text, span: member.key, escaped: member.escaped_key };
             let plain = member.plain_value;
             Some((key, Node { doc: self.doc, span: member.value, inside, depth, plain }))
         })
     }
 }
 
-/// Whether two keys are equal, ignoring case.
-#[inline]
-fn alike(one: &str, other: &str) -> bool {
-    // Comparing the length and the first letter tells most keys apart.
-    one.len() == other.len()
-        && one.bytes().next().map(|first| first | 0x20) == other.bytes().next().map(|first| first | 0x20)
-        && (one == other || one.eq_ignore_ascii_case(other))
-}
-
 /// The key of a member.
 #[derive(Clone, Copy)]
 struct Key<'a> {
-    /// The key with its quotes.
-    raw: &'a str,
+    text: &'a str,
+    /// The place of the key in the text, with its quotes.
+    span: Span,
     escaped: bool,
 }
 
 impl<'a> Key<'a> {
     /// The text between the quotes.
     fn plain(self) -> &'a str {
-        &self.raw[1..self.raw.len() - 1]
+        &self.text[self.span.start as usize + 1..self.span.end as usize - 1]
     }
 
     fn decoded(self) -> Cow<'a, str> {
-        if self.escaped { decode_lossy(self.raw) } else { Cow::Borrowed(self.plain()) }
+        if self.escaped { decode_lossy(&self.text[self.span.range()]) } else { Cow::Borrowed(self.plain()) }
     }
 
+    /// Whether the length rules out that this is the key.
+    #[inline]
+    fn differs(self, key: &str) -> bool {
+        !self.escaped && (self.span.end - self.span.start) as usize != key.len() + 2
+    }
+
+    #[inline]
     fn is(self, key: &str) -> bool {
-        if self.escaped { self.decoded() == key } else { self.plain() == key }
+        !self.differs(key)
+            && match self.escaped {
+                false => &self.text.as_bytes()[self.span.start as usize + 1..][..key.len()] == key.as_bytes(),
+                true => self.decoded() == key,
+            }
+    }
+
+    /// Whether the keys are equal, ignoring case.
+    fn is_like(self, key: &str) -> bool {
+        !self.differs(key) && self.decoded().eq_ignore_ascii_case(key)
     }
 }
 
@@ -289,10 +347,22 @@ impl Span {
 
 /// The text as a JSON string literal.
 pub fn quote(text: &str) -> String {
-    if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        return serde_json::to_string(text).expect("a string is always JSON");
+    match token::is_plain(text) {
+        true => ["\"", text, "\""].concat(),
+        false => serde_json::to_string(text).expect("a string is always JSON"),
     }
-    ["\"", text, "\""].concat()
+}
+
+/// Appends the text as a JSON string literal.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    match token::is_plain(text) {
+        true => {
+            out.push(b'"');
+            out.extend_from_slice(text.as_bytes());
+            out.push(b'"');
+        }
+        false => out.extend_from_slice(quote(text).as_bytes()),
+    }
 }
 
 /// Replaces line breaks by spaces. In valid JSON they occur only between tokens, because strings escape them.

@@ -7,12 +7,17 @@ use super::{Doc, INDEXED, Invalid, Member, Node, Span};
 #[derive(Clone, Default)]
 pub struct Scanner {
     pub(super) members: Vec<Member>,
-    /// One bit per level, set for an object and clear for an array.
-    levels: Vec<u64>,
+    /// The innermost levels that are open, a bit each, the innermost last: set for an object, clear for an
+    /// array.
+    levels: u64,
+    /// The levels around these, 64 at a time.
+    outer_levels: Vec<u64>,
     depth: usize,
     pub(super) deepest: usize,
-    /// The level of the outermost open array. Members inside arrays are not indexed.
-    array_at: Option<usize>,
+    /// The number of open objects, from the outermost on, whose members are indexed. Members inside arrays are
+    /// not.
+    indexed: usize,
+    /// The index of the last member of each of these objects.
     open: [usize; INDEXED],
     pub(super) root: Span,
     pub(super) broken_lines: bool,
@@ -26,10 +31,11 @@ impl Scanner {
     pub(super) const fn new() -> Self {
         Self {
             members: Vec::new(),
-            levels: Vec::new(),
+            levels: 0,
+            outer_levels: Vec::new(),
             depth: 0,
             deepest: 0,
-            array_at: None,
+            indexed: 0,
             open: [0; INDEXED],
             root: Span { start: 0, end: 0 },
             broken_lines: false,
@@ -94,10 +100,10 @@ impl Scanner {
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
         self.members.shrink_to(KEPT_MEMBERS);
-        self.levels.clear();
+        self.outer_levels.clear();
         self.depth = 0;
         self.deepest = 0;
-        self.array_at = None;
+        self.indexed = 0;
         self.broken_lines = false;
         self.space(text, 0)
     }
@@ -109,37 +115,27 @@ impl Scanner {
 
     /// The end of the value that begins at `at`.
     fn value(&mut self, text: &[u8], mut at: usize) -> Result<usize, Invalid> {
-        // The innermost open value: whether it is an object, and whether its members are indexed.
-        let (mut object, mut indexed) = (false, false);
+        // Whether the innermost open value is an object.
+        let mut object = false;
         loop {
-            // The loop expects a value here.
+            if object {
+                at = self.key(text, at)?;
+            }
+            let mut plain = false;
             match text.get(at) {
                 Some(b'"') => {
                     let (end, escaped) = string(text, at)?;
-                    if indexed {
-                        self.members[self.open[self.depth - 1]].plain_value = !escaped;
-                    }
+                    plain = !escaped;
                     at = end;
                 }
-                Some(b'{') => {
-                    self.push(true);
+                Some(open @ (b'{' | b'[')) => {
+                    object = *open == b'{';
+                    self.push(object);
                     at = self.space(text, at + 1);
-                    if text.get(at) != Some(&b'}') {
-                        (object, indexed) = (true, self.is_indexed());
-                        at = self.key(text, at, indexed)?;
+                    if text.get(at) != Some(if object { &b'}' } else { &b']' }) {
                         continue;
                     }
-                    self.depth -= 1;
-                    at += 1;
-                }
-                Some(b'[') => {
-                    self.push(false);
-                    at = self.space(text, at + 1);
-                    if text.get(at) != Some(&b']') {
-                        (object, indexed) = (false, false);
-                        continue;
-                    }
-                    self.pop_array();
+                    object = self.pop();
                     at += 1;
                 }
                 Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
@@ -153,35 +149,29 @@ impl Scanner {
                 if self.depth == 0 {
                     return Ok(at);
                 }
-                if indexed {
+                if self.is_indexed() {
                     let behind = self.members.len() as u32;
                     let member = &mut self.members[self.open[self.depth - 1]];
-                    (member.value.end, member.next) = (at as u32, behind);
+                    (member.value.end, member.next, member.plain_value) = (at as u32, behind, plain);
                 }
                 at = self.space(text, at);
                 match (text.get(at), object) {
-                    (Some(b','), true) => {
-                        at = self.space(text, at + 1);
-                        at = self.key(text, at, indexed)?;
-                        break;
-                    }
-                    (Some(b','), false) => {
+                    (Some(b','), _) => {
                         at = self.space(text, at + 1);
                         break;
                     }
-                    (Some(b'}'), true) => self.depth -= 1,
-                    (Some(b']'), false) => self.pop_array(),
+                    (Some(b'}'), true) | (Some(b']'), false) => object = self.pop(),
                     _ => return Err(Invalid { offset: at }),
                 }
                 at += 1;
-                object = self.depth > 0 && self.in_object();
-                indexed = object && self.is_indexed();
+                plain = false;
             }
         }
     }
 
     /// Reads `"key":` and the white space after it.
-    fn key(&mut self, text: &[u8], at: usize, indexed: bool) -> Result<usize, Invalid> {
+    #[inline(always)]
+    fn key(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
         if text.get(at) != Some(&b'"') {
             return Err(Invalid { offset: at });
         }
@@ -191,7 +181,7 @@ impl Scanner {
             return Err(Invalid { offset: colon });
         }
         let value = self.space(text, colon + 1);
-        if indexed {
+        if self.is_indexed() {
             self.open[self.depth - 1] = self.members.len();
             self.members.push(Member {
                 depth: self.depth as u8,
@@ -205,39 +195,49 @@ impl Scanner {
         Ok(value)
     }
 
-    /// Whether the members of the innermost open object are indexed.
+    /// Whether the innermost open value is an object whose members are indexed.
+    #[inline(always)]
     fn is_indexed(&self) -> bool {
-        self.array_at.is_none() && self.depth <= INDEXED
+        self.indexed == self.depth
     }
 
+    /// Opens an object or an array.
+    #[inline(always)]
     fn push(&mut self, object: bool) {
-        let (word, bit) = (self.depth / 64, self.depth % 64);
-        if word == self.levels.len() {
-            self.levels.push(0);
+        if object && self.is_indexed() && self.depth < INDEXED {
+            self.indexed += 1;
         }
-        if object {
-            self.levels[word] |= 1 << bit;
-        } else {
-            self.levels[word] &= !(1 << bit);
-            self.array_at.get_or_insert(self.depth);
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.outer_levels.push(self.levels);
         }
+        self.levels = self.levels << 1 | u64::from(object);
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
     }
 
-    fn pop_array(&mut self) {
+    /// Closes the innermost open value. Returns whether the one around it is an object.
+    #[inline(always)]
+    fn pop(&mut self) -> bool {
         self.depth -= 1;
-        if self.array_at == Some(self.depth) {
-            self.array_at = None;
+        self.indexed = self.indexed.min(self.depth);
+        self.levels = match self.depth % 64 {
+            0 => self.outer_levels.pop().unwrap_or_default(),
+            _ => self.levels >> 1,
+        };
+        self.levels & 1 == 1
+    }
+
+    /// The end of the white space that begins at `at`, which there mostly is none of.
+    #[inline(always)]
+    fn space(&mut self, text: &[u8], at: usize) -> usize {
+        match text.get(at) {
+            Some(0..=b' ') => self.skip_space(text, at),
+            _ => at,
         }
     }
 
-    fn in_object(&self) -> bool {
-        let level = self.depth - 1;
-        self.levels[level / 64] >> (level % 64) & 1 == 1
-    }
-
-    fn space(&mut self, text: &[u8], mut at: usize) -> usize {
+    #[inline(never)]
+    fn skip_space(&mut self, text: &[u8], mut at: usize) -> usize {
         while let Some(byte) = text.get(at) {
             match byte {
                 b' ' | b'\t' => {}

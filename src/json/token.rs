@@ -24,26 +24,60 @@ fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
     }
 }
 
-/// The number of bytes of a string to check word by word before a vectorised search pays off.
-const SHORT: usize = 32;
+/// Whether the text needs no escapes in a string.
+pub(super) fn is_plain(text: &str) -> bool {
+    plain(text.as_bytes(), 0) == text.len()
+}
+
+/// The number of bytes of a string to check chunk by chunk before a vectorised search pays off.
+const SHORT: usize = 128;
 
 /// The end of the plain part of a string that begins at `at`, which stops at a quote, a backslash or a
 /// control character.
 #[inline(always)]
-fn plain(text: &[u8], mut at: usize) -> usize {
-    let near = at + SHORT;
-    while at < near
-        && let Some(word) = text.get(at..at + 8).and_then(<[u8]>::first_chunk)
-    {
-        match special(*word) {
-            Some(found) => return at + found,
-            None => at += word.len(),
-        }
+fn plain(text: &[u8], at: usize) -> usize {
+    // Most keys end within the first word.
+    match text.get(at..).and_then(<[u8]>::first_chunk).map(|word| special(*word)) {
+        Some(0) => beyond(text, at + 8),
+        Some(found) => at + found.trailing_zeros() as usize / 8,
+        None => far(text, at),
     }
-    far(text, at)
 }
 
-/// Like [`plain`], for longer strings.
+/// Like [`plain`], for strings of more than one word.
+fn beyond(text: &[u8], mut at: usize) -> usize {
+    let near = at + SHORT;
+    while at < near
+        && let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk)
+    {
+        match specials(chunk) {
+            0 => at += chunk.len(),
+            found => return at + found.trailing_zeros() as usize / 8,
+        }
+    }
+    match text.last_chunk() {
+        // What was checked already is shifted out.
+        Some(chunk) if text.len() - at < chunk.len() => {
+            let seen = 8 * (at + chunk.len() - text.len()) as u32;
+            let found = specials(chunk).checked_shr(seen).unwrap_or(0);
+            text.len().min(at + found.trailing_zeros() as usize / 8)
+        }
+        _ => far(text, at),
+    }
+}
+
+/// A number of 16 bytes, of which those are set that end the plain part of a string in this chunk.
+#[inline(always)]
+fn specials(chunk: &[u8; 16]) -> u128 {
+    let mut found = [0; 16];
+    // In this form the compiler makes one vector operation of each comparison.
+    for (found, byte) in found.iter_mut().zip(chunk) {
+        *found = if (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20) { u8::MAX } else { 0 };
+    }
+    u128::from_le_bytes(found)
+}
+
+/// Like [`plain`], for long strings and at the end of a text.
 #[inline(never)]
 fn far(text: &[u8], at: usize) -> usize {
     let rest = &text[at..];
@@ -55,16 +89,15 @@ fn far(text: &[u8], at: usize) -> usize {
     at + end
 }
 
-/// The index of the first byte in a word that ends the plain part of a string: a quote, a backslash or a
-/// control character.
-fn special(word: [u8; 8]) -> Option<usize> {
+/// A word whose lowest set bit is in the first byte that ends the plain part of a string: a quote, a backslash
+/// or a control character. It is 0 if there is none.
+#[inline(always)]
+fn special(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let word = u64::from_le_bytes(word);
-    // Sets the high bit of each byte below `limit`, and perhaps of some bytes after such a byte.
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    let found = equal(b'"') | equal(b'\\') | below(word, 0x20);
-    (found != 0).then(|| found.trailing_zeros() as usize / 8)
+    // Sets the high bit of each byte that is below `limit` once `flipped`, and perhaps of bytes after it.
+    let below = |flipped: u8, limit: u64| (word ^ (ONES * u64::from(flipped))).wrapping_sub(ONES * limit);
+    (below(b'"', 1) | below(b'\\', 1) | below(0, 0x20)) & !word & (ONES << 7)
 }
 
 /// The end of the escape sequence whose backslash is at `at`.
@@ -78,25 +111,27 @@ fn escape(text: &[u8], at: usize) -> Result<usize, Invalid> {
     }
 }
 
-/// The end of the number that begins at `at`.
+/// The end of the number that begins at `start`.
 pub(super) fn number(text: &[u8], start: usize) -> Result<usize, Invalid> {
-    let digits = |mut at: usize| {
-        let first = at;
-        while text.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        if at == first { Err(Invalid { offset: at }) } else { Ok(at) }
-    };
-    let mut at = start + usize::from(text[start] == b'-');
-    at = if text.get(at) == Some(&b'0') { at + 1 } else { digits(at)? };
+    let whole = start + usize::from(text[start] == b'-');
+    let mut at = digits(text, whole)?;
+    if text[whole] == b'0' {
+        at = whole + 1;
+    }
     if text.get(at) == Some(&b'.') {
-        at = digits(at + 1)?;
+        at = digits(text, at + 1)?;
     }
     if matches!(text.get(at), Some(b'e' | b'E')) {
         at += 1;
-        at = digits(at + usize::from(matches!(text.get(at), Some(b'+' | b'-'))))?;
+        at = digits(text, at + usize::from(matches!(text.get(at), Some(b'+' | b'-'))))?;
     }
     Ok(at)
+}
+
+/// The end of the digits that begin at `at`, of which there must be one.
+fn digits(text: &[u8], at: usize) -> Result<usize, Invalid> {
+    let count = text[at.min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 { Err(Invalid { offset: at }) } else { Ok(at + count) }
 }
 
 pub(super) fn literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Invalid> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
-use super::value::Value;
+use super::value::JsonValue;
 use super::write::laid_out;
 
 /// How long two texts are compared word by word before the result may be coarse.
@@ -24,18 +24,18 @@ pub struct Difference {
 }
 
 /// Whether two definitions that differ do so in texts only.
-pub(super) fn only_texts(old: &Value<'_>, new: &Value<'_>) -> bool {
+pub(super) fn only_texts(old: &JsonValue<'_>, new: &JsonValue<'_>) -> bool {
     let mut only = true;
     walk(old, new, &Trail::Root, &mut |_, is_text, _, _| only &= is_text);
     only
 }
 
 /// Every place where two definitions differ, sorted by key and index.
-pub(super) fn differences(old: &Value<'_>, new: &Value<'_>) -> Vec<Difference> {
+pub(super) fn differences(old: &JsonValue<'_>, new: &JsonValue<'_>) -> Vec<Difference> {
     let mut found = Vec::new();
     walk(old, new, &Trail::Root, &mut |way, is_text, old, new| {
-        let shown = |value: Option<&Value<'_>>| match value? {
-            Value::Text(text) if is_text => Some(text.to_string()),
+        let shown = |value: Option<&JsonValue<'_>>| match value? {
+            JsonValue::Text(text) if is_text => Some(text.to_string()),
             value => Some(laid_out(value)),
         };
         found.push(Difference { path: way.path(), is_text, old: shown(old), new: shown(new) });
@@ -70,11 +70,11 @@ impl Trail<'_> {
 }
 
 /// Takes a place where two values differ: the way to it, whether only a text differs, and both values.
-type Visit<'v> = dyn FnMut(&Trail<'_>, bool, Option<&Value<'_>>, Option<&Value<'_>>) + 'v;
+type Visit<'v> = dyn FnMut(&Trail<'_>, bool, Option<&JsonValue<'_>>, Option<&JsonValue<'_>>) + 'v;
 
-fn walk(old: &Value<'_>, new: &Value<'_>, way: &Trail<'_>, visit: &mut Visit<'_>) {
+fn walk(old: &JsonValue<'_>, new: &JsonValue<'_>, way: &Trail<'_>, visit: &mut Visit<'_>) {
     match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
+        (JsonValue::Object(old), JsonValue::Object(new)) => {
             let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
             loop {
                 let key = match (old.peek(), new.peek()) {
@@ -95,7 +95,7 @@ fn walk(old: &Value<'_>, new: &Value<'_>, way: &Trail<'_>, visit: &mut Visit<'_>
                 }
             }
         }
-        (Value::List(old), Value::List(new)) => {
+        (JsonValue::List(old), JsonValue::List(new)) => {
             for at in 0..old.len().max(new.len()) {
                 let way = Trail::Element(way, at);
                 match (old.get(at), new.get(at)) {
@@ -209,7 +209,7 @@ mod tests {
             ("[1]", "{}", false, &[("", Some("[\n  1\n]"), Some("{}"))]),
         ];
         for (old, new, texts, expected) in cases {
-            let [one, other] = [old, new].map(|text| Value::read(text).expect("sound"));
+            let [one, other] = [old, new].map(|text| JsonValue::read(text).expect("sound"));
             assert_eq!((only_texts(&one, &other), only_texts(&other, &one)), (texts, texts), "{old} {new}");
             let found = differences(&one, &other);
             let found: Vec<_> =

@@ -18,13 +18,13 @@ mod write;
 
 pub use difference::{Difference, WordChange, words};
 pub use read::Fault;
-pub use renew::{DefinitionChange, Offered, Renewal, Unwritable, What, renew};
+pub use renew::{DefinitionChange, HowChanged, Offered, Renewal, Unwritable, renew};
 pub use write::write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::value::Value;
+use self::value::JsonValue;
 
 /// A text as the lock file writes it: what nobody sees is escaped.
 pub fn escaped(text: &str) -> String {
@@ -93,24 +93,24 @@ impl LockedKind {
 
 /// A server of the file: its toolbox and its name, or its namespace and no name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LockPlace {
     /// The toolbox or namespace.
     pub group: String,
     /// The server in the toolbox; empty for a namespace.
     pub server: String,
 }
 
-impl Place {
+impl LockPlace {
     /// The place of a server.
     pub fn new(group: &str, server: &str) -> Self {
         Self { group: group.to_owned(), server: server.to_owned() }
     }
 }
 
-/// What is approved of all servers.
-pub type Servers = BTreeMap<Place, Arc<Approved>>;
+/// HowChanged is approved of all servers.
+pub type Servers = BTreeMap<LockPlace, Arc<Approved>>;
 
-/// What is approved of one server: its definitions by kind and name.
+/// HowChanged is approved of one server: its definitions by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved([BTreeMap<String, Definition>; 2]);
 
@@ -153,19 +153,19 @@ impl Lock {
         Ok(Self { form, file: file.into(), servers: read::read(form, text)? })
     }
 
-    /// What is approved of each server.
+    /// HowChanged is approved of each server.
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// What guards a server. Nothing is approved of a server that the file does not have.
+    /// HowChanged guards a server. Nothing is approved of a server that the file does not have.
     pub fn guard(&self, group: &str, server: &str, enforced: bool) -> Guard {
-        let approved = self.servers.get(&Place::new(group, server)).cloned().unwrap_or_default();
+        let approved = self.servers.get(&LockPlace::new(group, server)).cloned().unwrap_or_default();
         Guard { approved, enforced, file: self.file.clone(), form: self.form }
     }
 }
 
-/// What is approved of one server, and whether clients are kept from everything else.
+/// HowChanged is approved of one server, and whether clients are kept from everything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
     approved: Arc<Approved>,
@@ -193,7 +193,7 @@ pub enum Verdict {
 impl Guard {
     /// Compares a definition, as the server sent it, with the approved one of the same name.
     pub fn compare(&self, kind: LockedKind, name: &str, sent: &str) -> Verdict {
-        let Ok(sent) = Value::read(sent) else { return Verdict::Unfit };
+        let Ok(sent) = JsonValue::read(sent) else { return Verdict::Unfit };
         let Some(approved) = self.approved.of(kind).get(name) else { return Verdict::New };
         let known = approved.value();
         if known == sent {
@@ -221,7 +221,7 @@ impl Guard {
 }
 
 impl Definition {
-    fn value(&self) -> Value<'_> {
-        Value::read(&self.text).expect("a definition that cannot be read is not approved")
+    fn value(&self) -> JsonValue<'_> {
+        JsonValue::read(&self.text).expect("a definition that cannot be read is not approved")
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::value::{Unfit, Value, outer_members};
-use super::{Approved, Definition, Form, LockedKind, Place, Servers, VERSION, literal};
+use super::value::{JsonValue, Unfit, outer_members};
+use super::{Approved, Definition, Form, LockPlace, LockedKind, Servers, VERSION, literal};
 use crate::json::Scanner;
 
 /// What is wrong with a lock file.
@@ -97,12 +97,12 @@ impl LockReader<'_> {
             match self.form {
                 Form::Namespaces => {
                     let approved = self.server(group.value, &group.key)?;
-                    servers.insert(Place::new(&group.key, ""), Arc::new(approved));
+                    servers.insert(LockPlace::new(&group.key, ""), Arc::new(approved));
                 }
                 Form::Toolboxes => {
                     for server in self.members(group.value, &format!("the toolbox `{}`", group.key))? {
                         let approved = self.server(server.value, &server.key)?;
-                        servers.insert(Place::new(&group.key, &server.key), Arc::new(approved));
+                        servers.insert(LockPlace::new(&group.key, &server.key), Arc::new(approved));
                     }
                 }
             }
@@ -126,7 +126,7 @@ impl LockReader<'_> {
 
     fn definition(&self, item: &FileMember) -> Result<Definition, Fault> {
         let text = &self.text[item.value.clone()];
-        let value = Value::read(text).map_err(|unfit| match unfit {
+        let value = JsonValue::read(text).map_err(|unfit| match unfit {
             Unfit::Twice(key, at) => {
                 let at = item.value.start + at;
                 self.fault(at..at + key.len() + 2, format!("duplicate key `{key}`"))
@@ -137,7 +137,7 @@ impl LockReader<'_> {
             }
         })?;
         match value.get("name") {
-            Some(Value::Text(name)) if literal::text(name) == item.key => {
+            Some(JsonValue::Text(name)) if literal::text(name) == item.key => {
                 Ok(Definition { text: text.into(), laid_out: true })
             }
             _ => {

@@ -1,13 +1,13 @@
-//! What the lock file would hold after `lock`, and what of that is a change.
+//! HowChanged the lock file would hold after `lock`, and what of that is a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::difference::{Difference, differences};
-use super::value::{Unfit, Value};
+use super::value::{JsonValue, Unfit};
 use super::write::laid_out;
-use super::{Definition, LockedKind, Place, Servers, literal};
+use super::{Definition, LockPlace, LockedKind, Servers, literal};
 
-/// What a server, or all servers of a namespace, offer now.
+/// HowChanged a server, or all servers of a namespace, offer now.
 #[derive(Debug, Clone, Default)]
 pub struct Offered {
     /// The definitions as they were sent, by kind and name.
@@ -20,13 +20,13 @@ pub struct Offered {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionChange {
     /// The server.
-    pub place: Place,
+    pub place: LockPlace,
     /// The kind.
     pub kind: LockedKind,
     /// The name of the tool or prompt.
     pub name: String,
     /// In what it differs.
-    pub what: What,
+    pub what: HowChanged,
     /// Where it differs, for those that are approved in another form. Nothing is told of a definition that holds
     /// a secret.
     pub differences: Vec<Difference>,
@@ -38,7 +38,7 @@ pub struct DefinitionChange {
 
 /// In what a definition differs from the approved one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum HowChanged {
     /// Only texts differ.
     Text,
     /// It differs otherwise.
@@ -53,7 +53,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The server.
-    pub place: Place,
+    pub place: LockPlace,
     /// The kind.
     pub kind: LockedKind,
     /// The name of the tool or prompt.
@@ -73,30 +73,30 @@ pub enum Unwritable {
     Deep,
 }
 
-/// What the file would hold.
+/// HowChanged the file would hold.
 #[derive(Debug, Default)]
 pub struct Renewal {
     /// All that is approved from now on.
     pub servers: Servers,
     /// How that differs from before, in the order of the file.
     pub changes: Vec<DefinitionChange>,
-    /// What is not written.
+    /// HowChanged is not written.
     pub refused: Vec<Refused>,
 }
 
 /// Compares what is approved with what servers offer now. Servers that were not asked keep what they have if they
-/// are `configured`, and leave otherwise. What is not `wanted` stays as it is. `is_secret` says whether a text may
+/// are `configured`, and leave otherwise. HowChanged is not `wanted` stays as it is. `is_secret` says whether a text may
 /// not be written.
 pub fn renew(
     approved: &Servers,
-    offered: &BTreeMap<Place, Offered>,
-    configured: &BTreeSet<Place>,
-    wanted: &dyn Fn(&Place, &str) -> bool,
+    offered: &BTreeMap<LockPlace, Offered>,
+    configured: &BTreeSet<LockPlace>,
+    wanted: &dyn Fn(&LockPlace, &str) -> bool,
     is_secret: &dyn Fn(&str) -> bool,
 ) -> Renewal {
     let mut renewal = Renewal { servers: approved.clone(), ..Renewal::default() };
     let gone = Offered::default();
-    let places: BTreeSet<&Place> = approved.keys().chain(offered.keys()).collect();
+    let places: BTreeSet<&LockPlace> = approved.keys().chain(offered.keys()).collect();
     for place in places {
         let offer = match offered.get(place) {
             Some(offer) => offer,
@@ -146,19 +146,19 @@ fn compare(
     is_secret: &dyn Fn(&str) -> bool,
 ) -> Option<(DefinitionChange, Option<Unwritable>)> {
     let mut change = DefinitionChange {
-        place: Place::new("", ""),
+        place: LockPlace::new("", ""),
         kind: LockedKind::Tool,
         name: String::new(),
-        what: if known.is_some() { What::Other } else { What::New },
+        what: if known.is_some() { HowChanged::Other } else { HowChanged::New },
         differences: Vec::new(),
         added: None,
         characters: BTreeSet::new(),
     };
     let Some(now) = now else {
-        change.what = What::Gone;
+        change.what = HowChanged::Gone;
         return Some((change, None));
     };
-    let value = match Value::read(now) {
+    let value = match JsonValue::read(now) {
         Ok(value) => value,
         Err(Unfit::Twice(key, _)) => return Some((change, Some(Unwritable::Twice(key)))),
         Err(Unfit::Deep(_)) => return Some((change, Some(Unwritable::Deep))),
@@ -174,7 +174,7 @@ fn compare(
     });
     let differences = known.map(|known| differences(&known, &value));
     if differences.as_ref().is_some_and(|found| found.iter().all(|one| one.is_text)) {
-        change.what = What::Text;
+        change.what = HowChanged::Text;
     }
     if has_secret {
         return Some((change, Some(Unwritable::Secret)));

@@ -46,7 +46,7 @@ fn offered(tools: &[(&str, &str)], prompts: &[(&str, &str)]) -> Offered {
 }
 
 /// The servers of a file after everything that is offered was approved.
-fn renewed(before: &Servers, offered: &[(Place, Offered)]) -> Renewal {
+fn renewed(before: &Servers, offered: &[(LockPlace, Offered)]) -> Renewal {
     let offered: BTreeMap<_, _> = offered.iter().cloned().collect();
     let configured: BTreeSet<_> = offered.keys().cloned().collect();
     renew(before, &offered, &configured, &|_, _| true, &|_| false)
@@ -57,7 +57,7 @@ const SENT: &str = "{\"name\":\"read_file\",\"description\":\"Read a file\u{200b
 
 #[test]
 fn a_file_is_written_for_a_reviewer() {
-    let place = Place::new("dev", "filesystem");
+    let place = LockPlace::new("dev", "filesystem");
     let offer = offered(&[("read_file", SENT)], &[("ask", r#"{"name":"ask"}"#)]);
     let renewal = renewed(&Servers::new(), &[(place.clone(), offer.clone())]);
     let text = write(Form::Toolboxes, &renewal.servers);
@@ -67,9 +67,9 @@ fn a_file_is_written_for_a_reviewer() {
     assert_eq!((again.changes, write(Form::Toolboxes, &again.servers)), (vec![], text));
     let empty = write(Form::Namespaces, &Servers::new());
     assert_eq!(empty, "{\n  \"lockVersion\": 1,\n  \"namespaces\": {}\n}\n");
-    let nobody = Place::new("", "");
+    let nobody = LockPlace::new("", "");
     let tools = offered(&[("b", r#"{"name":"b"}"#), ("a", r#"{"name":"a"}"#)], &[]);
-    let other = (Place::new("é", ""), offered(&[("c", r#"{"name":"c"}"#)], &[]));
+    let other = (LockPlace::new("é", ""), offered(&[("c", r#"{"name":"c"}"#)], &[]));
     let text = write(Form::Namespaces, &renewed(&Servers::new(), &[other, (nobody, tools)]).servers);
     let order: Vec<_> =
         ["\"\": {", "\"a\": {", "\"b\": {", "\"é\": {", "\"c\": {"].map(|key| text.find(key)).into();
@@ -86,7 +86,7 @@ fn what_is_unchanged_as_a_value_keeps_its_bytes() {
     let lock = Lock::read(Form::Toolboxes, "x.lock", &odd).expect("edited by hand");
     let offer =
         offered(&[("read_file", SENT), ("new", r#"{"name":"new"}"#)], &[("ask", "{ \"name\":\"ask\"}")]);
-    let renewal = renewed(lock.servers(), &[(Place::new("dev", "filesystem"), offer)]);
+    let renewal = renewed(lock.servers(), &[(LockPlace::new("dev", "filesystem"), offer)]);
     assert_eq!(renewal.changes.len(), 1);
     let text = write(Form::Toolboxes, &renewal.servers);
     assert!(text.contains("\"description\" :\t\"\\u0052ead") && text.contains("1.50 \n"), "{text}");
@@ -204,7 +204,7 @@ fn a_renewal_follows_the_servers_that_were_asked() {
         definitions: [tools.iter().cloned().collect(), BTreeMap::new()],
         is_partial: false,
     };
-    let place = |server: &str| Place::new("dev", server);
+    let place = |server: &str| LockPlace::new("dev", server);
     let first =
         [("asked", "\"x\":1"), ("failed", "\"x\":1"), ("disabled", "\"x\":1"), ("removed", "\"x\":1")]
             .map(|(server, text)| (place(server), offer(&[tool("t", text), tool("u", text)])));
@@ -224,12 +224,12 @@ fn a_renewal_follows_the_servers_that_were_asked() {
     let told: Vec<_> =
         renewal.changes.iter().map(|one| (one.place.server.as_str(), one.name.as_str(), one.what)).collect();
     let expected = [
-        ("asked", "t", What::Other),
-        ("asked", "u", What::Gone),
-        ("asked", "v", What::New),
-        ("asked", "w", What::New),
-        ("removed", "t", What::Gone),
-        ("removed", "u", What::Gone),
+        ("asked", "t", HowChanged::Other),
+        ("asked", "u", HowChanged::Gone),
+        ("asked", "v", HowChanged::New),
+        ("asked", "w", HowChanged::New),
+        ("removed", "t", HowChanged::Gone),
+        ("removed", "u", HowChanged::Gone),
     ];
     assert_eq!(told, expected);
     assert_eq!(renewal.changes[0].differences[0].path, "x");
@@ -257,11 +257,11 @@ fn a_renewal_follows_the_servers_that_were_asked() {
     let partial =
         now.into_iter().map(|(place, offer)| (place, Offered { is_partial: true, ..offer })).collect();
     let renewal = renew(&before, &partial, &configured, &|place, _| place.server == "asked", &is_secret);
-    assert!(renewal.changes.iter().all(|one| one.what != What::Gone));
+    assert!(renewal.changes.iter().all(|one| one.what != HowChanged::Gone));
     // A definition that cannot be approved leaves the approved one as it is.
     let twice = [(place("asked"), offer(&[tool("t", "\"x\":1,\"x\":1"), tool("u", "\"x\":1")]))].into();
     let renewal = renew(&before, &twice, &configured, &|place, _| place.server == "asked", &is_secret);
-    assert_eq!((renewal.changes.len(), renewal.changes[0].what), (1, What::Other));
+    assert_eq!((renewal.changes.len(), renewal.changes[0].what), (1, HowChanged::Other));
     assert_eq!(renewal.refused[0].why, Unwritable::Twice("x".to_owned()));
     assert_eq!(renewal.servers, before);
 }
@@ -291,7 +291,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_as_it_was(group in ".{0,6}", name in ".{1,6}", rest in json()) {
         let sent = format!("{{\"name\":{},\"inputSchema\":{rest}}}", quote(&name));
-        let place = Place::new(&group, "s");
+        let place = LockPlace::new(&group, "s");
         let offer = offered(&[(&name, &sent)], &[]);
         let renewal = renewed(&Servers::new(), &[(place.clone(), offer.clone())]);
         let text = write(Form::Toolboxes, &renewal.servers);
@@ -305,13 +305,13 @@ proptest! {
 
     #[test]
     fn comparing_is_symmetric(one in json(), other in json()) {
-        let [first, second] = [&one, &other].map(|text| Value::read(text).expect("no key stands twice"));
+        let [first, second] = [&one, &other].map(|text| JsonValue::read(text).expect("no key stands twice"));
         prop_assert_eq!(first == second, second == first);
         prop_assert_eq!(first == second, difference::differences(&first, &second).is_empty());
         prop_assert_eq!(
             difference::only_texts(&first, &second),
             difference::only_texts(&second, &first)
         );
-        prop_assert_eq!(&Value::read(&one).expect("as above"), &first);
+        prop_assert_eq!(&JsonValue::read(&one).expect("as above"), &first);
     }
 }

@@ -13,13 +13,13 @@ const DEEPEST: usize = 128;
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(super) enum JsonValue<'a> {
     /// A number, `true`, `false` or `null`, as spelled.
     Plain(&'a str),
     /// A string, as the lock file writes it, without its quotes.
     Text(Cow<'a, str>),
     /// A list.
-    List(Vec<Value<'a>>),
+    List(Vec<JsonValue<'a>>),
     /// An object. Its members are sorted by key, and no key stands twice.
     Object(Vec<ObjectMember<'a>>),
 }
@@ -31,7 +31,7 @@ pub(super) struct ObjectMember<'a> {
     pub(super) key: Cow<'a, str>,
     /// Where the key begins in the text that was read.
     pub(super) at: usize,
-    pub(super) value: Value<'a>,
+    pub(super) value: JsonValue<'a>,
 }
 
 impl PartialEq for ObjectMember<'_> {
@@ -45,7 +45,7 @@ impl Eq for ObjectMember<'_> {}
 impl ObjectMember<'_> {
     /// Whether the member is a text: one of those that a model reads and that change nothing else.
     pub(super) fn is_text(&self) -> bool {
-        matches!(&*self.key, "description" | "title") && matches!(self.value, Value::Text(_))
+        matches!(&*self.key, "description" | "title") && matches!(self.value, JsonValue::Text(_))
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Unfit {
     Deep(usize),
 }
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// Reads a text, which must be valid JSON.
     pub(super) fn read(json: &'a str) -> Result<Self, Unfit> {
         let mut reader = ValueReader { text: json, at: 0 };
@@ -125,7 +125,7 @@ struct ValueReader<'a> {
 }
 
 impl<'a> ValueReader<'a> {
-    fn value(&mut self, depth: usize) -> Result<Value<'a>, Unfit> {
+    fn value(&mut self, depth: usize) -> Result<JsonValue<'a>, Unfit> {
         if depth > DEEPEST {
             return Err(Unfit::Deep(self.at));
         }
@@ -133,7 +133,7 @@ impl<'a> ValueReader<'a> {
         match self.byte() {
             Some(b'"') => {
                 self.skip_string();
-                Ok(Value::Text(literal::normal(&self.text[start + 1..self.at - 1])))
+                Ok(JsonValue::Text(literal::normal(&self.text[start + 1..self.at - 1])))
             }
             Some(b'[') => {
                 let mut items = Vec::new();
@@ -141,7 +141,7 @@ impl<'a> ValueReader<'a> {
                     items.push(reader.value(depth + 1)?);
                     Ok(())
                 })?;
-                Ok(Value::List(items))
+                Ok(JsonValue::List(items))
             }
             Some(b'{') => {
                 let mut members = Vec::new();
@@ -152,12 +152,12 @@ impl<'a> ValueReader<'a> {
                 members.sort_by(|one, other| one.key.cmp(&other.key));
                 match members.windows(2).find(|pair| pair[0].key == pair[1].key) {
                     Some(pair) => Err(Unfit::Twice(pair[1].key.to_string(), pair[1].at)),
-                    None => Ok(Value::Object(members)),
+                    None => Ok(JsonValue::Object(members)),
                 }
             }
             _ => {
                 self.skip_value();
-                Ok(Value::Plain(&self.text[start..self.at]))
+                Ok(JsonValue::Plain(&self.text[start..self.at]))
             }
         }
     }
@@ -265,7 +265,7 @@ mod tests {
             (r#""null""#, "null", false),
             (r#"{"a":{}}"#, r#"{"a":{},"b":{}}"#, false),
         ] {
-            let [one, other] = [one, other].map(|text| Value::read(text).expect("sound"));
+            let [one, other] = [one, other].map(|text| JsonValue::read(text).expect("sound"));
             assert_eq!(one == other, expected, "{one:?} {other:?}");
             assert_eq!(other == one, expected, "{one:?} {other:?}");
         }
@@ -273,10 +273,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_refused() {
-        assert_eq!(Value::read(r#"{"a":1,"b":{"c":1,"\u0063":2}}"#), Err(Unfit::Twice("c".into(), 18)));
+        assert_eq!(JsonValue::read(r#"{"a":1,"b":{"c":1,"\u0063":2}}"#), Err(Unfit::Twice("c".into(), 18)));
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
-        assert!(Value::read(&deep(DEEPEST)).is_ok());
-        assert!(matches!(Value::read(&deep(100_000)), Err(Unfit::Deep(_))));
+        assert!(JsonValue::read(&deep(DEEPEST)).is_ok());
+        assert!(matches!(JsonValue::read(&deep(100_000)), Err(Unfit::Deep(_))));
     }
 
     #[test]

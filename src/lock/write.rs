@@ -1,7 +1,7 @@
 //! Writes a lock file: two spaces of indentation, one member or element a line, everything sorted, so that a
 //! reviewer sees each change as a line.
 
-use super::value::{ObjectMember, Value};
+use super::value::{JsonValue, ObjectMember};
 use super::{Definition, Form, LockedKind, Servers, VERSION, literal};
 
 /// The text of a lock file with these definitions. Definitions that came from a file keep their bytes.
@@ -49,20 +49,20 @@ pub fn write(form: Form, servers: &Servers) -> String {
 }
 
 /// A definition as the file would write it, for a person.
-pub(super) fn laid_out(value: &Value<'_>) -> String {
+pub(super) fn laid_out(value: &JsonValue<'_>) -> String {
     let mut writer = LockWriter { out: String::new(), depth: 0 };
     writer.value(value);
     writer.out
 }
 
 /// A definition on one line, without white space between its parts.
-pub(super) fn compact(value: &Value<'_>) -> String {
+pub(super) fn compact(value: &JsonValue<'_>) -> String {
     let list = |items: Vec<String>| items.join(",");
     match value {
-        Value::Plain(plain) => (*plain).to_owned(),
-        Value::Text(text) => format!("\"{text}\""),
-        Value::List(items) => format!("[{}]", list(items.iter().map(compact).collect())),
-        Value::Object(members) => {
+        JsonValue::Plain(plain) => (*plain).to_owned(),
+        JsonValue::Text(text) => format!("\"{text}\""),
+        JsonValue::List(items) => format!("[{}]", list(items.iter().map(compact).collect())),
+        JsonValue::Object(members) => {
             let member = |member: &ObjectMember<'_>| format!("\"{}\":{}", member.key, compact(&member.value));
             format!("{{{}}}", list(in_order(members).map(member).collect()))
         }
@@ -121,12 +121,12 @@ impl LockWriter {
         }
     }
 
-    fn value(&mut self, value: &Value<'_>) {
+    fn value(&mut self, value: &JsonValue<'_>) {
         match value {
-            Value::Plain(plain) => self.out.push_str(plain),
-            Value::Text(text) => self.out.extend(["\"", text, "\""]),
-            Value::List(items) if items.is_empty() => self.out.push_str("[]"),
-            Value::List(items) => {
+            JsonValue::Plain(plain) => self.out.push_str(plain),
+            JsonValue::Text(text) => self.out.extend(["\"", text, "\""]),
+            JsonValue::List(items) if items.is_empty() => self.out.push_str("[]"),
+            JsonValue::List(items) => {
                 self.out.push('[');
                 self.depth += 1;
                 for (at, item) in items.iter().enumerate() {
@@ -140,7 +140,7 @@ impl LockWriter {
                 self.line();
                 self.out.push(']');
             }
-            Value::Object(members) => {
+            JsonValue::Object(members) => {
                 self.begin();
                 for (at, member) in in_order(members).enumerate() {
                     self.spelled_key(&member.key, at == 0);

@@ -1,9 +1,10 @@
-//! Remembers what upstreams offered when they were last asked, and their era. The shell and running servers
-//! share these files.
+//! Remembers what upstreams offered when they were last asked, their era, and for a short while why they
+//! failed. The shell and running servers share these files; only the shell reads failures.
 //!
 //! A file's name is a digest of the upstream's identity: its command or URL, arguments, the names of its
 //! variables and headers, and our version. Values of variables and headers are left out, and arguments are
-//! part of the digest only.
+//! part of the digest only. A remembered failure also has a digest of the whole entry, so that a changed value
+//! makes it void.
 //!
 //! Invariant: files are replaced whole, so readers and writers need no lock. A file that cannot be read
 //! counts as missing.
@@ -11,8 +12,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::replace;
@@ -40,6 +42,19 @@ pub struct Manner {
     pub tasks: TaskSupport,
 }
 
+/// How long a failure is remembered.
+const FAILURE_LASTS: Duration = Duration::from_secs(600);
+
+/// A failure as it is written to disk.
+#[derive(Serialize, Deserialize)]
+struct FailureRecord<R> {
+    /// When it happened, in seconds since 1970.
+    at: u64,
+    /// A digest of the upstream's entry.
+    entry: String,
+    reason: R,
+}
+
 impl Definitions {
     /// The store below the cache directory.
     pub fn new(cache: &Path, working: &Path) -> Self {
@@ -57,7 +72,7 @@ impl Definitions {
     }
 
     /// Remembers what the upstream offers, as it was sent: the lock compares what was sent, whenever it is read
-    /// again.
+    /// again. This replaces any failure.
     pub fn save(&self, transport: &Transport, sent: &Sent) -> io::Result<()> {
         let lists = Kind::ALL.map(|kind| {
             let raws: Vec<&str> = sent.definitions(kind).map(|(_, sent)| sent).collect();
@@ -65,7 +80,40 @@ impl Definitions {
         });
         let era = serde_json::to_string(&sent.era())?;
         let text = format!("{{\"era\":{era},{}}}", lists.join(","));
+        self.forget_failure(transport);
         write(&self.path(transport, "json"), &text)
+    }
+
+    /// Remembers why the upstream failed just now; `entry` is a digest of all that its entry says.
+    pub fn save_failure(
+        &self,
+        transport: &Transport,
+        entry: &str,
+        reason: &impl Serialize,
+        now: SystemTime,
+    ) -> io::Result<()> {
+        let at = now.duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
+        let failure = FailureRecord { at, entry: entry.to_owned(), reason };
+        write(&self.path(transport, "failure"), &serde_json::to_string(&failure)?)
+    }
+
+    /// Why the upstream failed; `None` if it did not, if that was too long ago, or if its entry has changed.
+    pub fn failure<R: DeserializeOwned>(
+        &self,
+        transport: &Transport,
+        entry: &str,
+        now: SystemTime,
+    ) -> Option<R> {
+        let text = fs::read_to_string(self.path(transport, "failure")).ok()?;
+        let failure: FailureRecord<R> = serde_json::from_str(&text).ok()?;
+        // A failure of the future comes from a clock that was set back.
+        let age = now.duration_since(UNIX_EPOCH).ok()?.as_secs().checked_sub(failure.at)?;
+        (failure.entry == entry && age < FAILURE_LASTS.as_secs()).then_some(failure.reason)
+    }
+
+    /// Forgets why the upstream failed.
+    pub fn forget_failure(&self, transport: &Transport) {
+        let _ = fs::remove_file(self.path(transport, "failure"));
     }
 
     /// How the upstream spoke when it was last asked; `None` if that is unknown.
@@ -230,6 +278,32 @@ mod tests {
             assert_eq!(store.load(&transport), None, "{broken:?}");
             assert!(!path.exists(), "{broken:?}");
         }
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_failure_is_remembered_for_ten_minutes_or_until_a_success() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-failures-{}", std::process::id()));
+        let store = Definitions::new(&place, &place);
+        let transport = stdio("npx", &["-y", "fixture-argument"], &[("KEY", "fixture-value")]);
+        let then = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let after = |seconds: u64| then + Duration::from_secs(seconds);
+        let known = |entry: &str, now| store.failure::<String>(&transport, entry, now);
+        assert_eq!(known("entry", then), None);
+        store.save_failure(&transport, "entry", &"it exited", then).unwrap();
+        for (entry, now, expected) in [
+            ("entry", then, Some("it exited")),
+            ("entry", after(599), Some("it exited")),
+            ("entry", after(600), None),
+            ("entry", then - Duration::from_secs(1), None),
+            ("changed", then, None),
+        ] {
+            assert_eq!(known(entry, now).as_deref(), expected, "{entry} {now:?}");
+        }
+        let other = stdio("npx", &["-y"], &[]);
+        assert_eq!(store.failure::<String>(&other, "entry", then), None);
+        store.save(&transport, &Sent::default()).unwrap();
+        assert_eq!(known("entry", then), None);
         fs::remove_dir_all(&place).unwrap();
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::message::{Refusal, code};
 
 /// A protocol version. Versions are ordered by date.
@@ -112,20 +112,23 @@ pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
 
 /// The `_meta` of a request of the modern era.
 #[derive(Clone, Copy)]
-pub struct ModernMeta<'a>(Node<'a>);
+pub struct ModernMeta<'a> {
+    whole: Node<'a>,
+    version: Option<Node<'a>>,
+    capabilities: Option<Node<'a>>,
+}
 
 impl<'a> ModernMeta<'a> {
     /// The one rule for the era of a request: it is modern if its `_meta` names a version or capabilities.
     /// `None` means legacy.
     pub fn read(params: Option<Node<'a>>) -> Result<Option<Self>, Refusal> {
-        // Most requests have no `_meta`. Finding that out first is cheaper than checking for duplicates.
-        let Some(params) = params.filter(|params| params.get("_meta").is_some()) else { return Ok(None) };
-        let own = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
-        let Some(own) = own.filter(|own| own.is_object()) else { return Ok(None) };
-        let both = own.all_unique([meta::VERSION, meta::CAPABILITIES]);
+        let Some(params) = params else { return Ok(None) };
+        let whole = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
+        let Some(whole) = whole.filter(|whole| whole.is_object()) else { return Ok(None) };
+        let both = whole.all_unique([meta::VERSION, meta::CAPABILITIES]);
         let [version, capabilities] = both.map_err(|_| Refusal::twice("_meta"))?;
         let is_modern = version.is_some() || capabilities.is_some();
-        Ok(is_modern.then_some(Self(own)))
+        Ok(is_modern.then_some(Self { whole, version, capabilities }))
     }
 
     /// The refusal of a request whose `_meta` lacks this required key or has a value of the wrong type.
@@ -135,7 +138,13 @@ impl<'a> ModernMeta<'a> {
 
     /// The version that the request names, whether or not we speak it.
     pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
-        self.0.get(meta::VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+        self.version.and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+    }
+
+    /// `clientInfo.name`; empty if it is missing
+    pub fn client_name(&self) -> Cow<'a, str> {
+        let info = self.whole.get(meta::CLIENT_INFO);
+        info.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
     }
 
     /// The client's capabilities and the lowest severity of log messages that it wants, if we speak the
@@ -145,9 +154,9 @@ impl<'a> ModernMeta<'a> {
         if version != Version::MODERN.as_str() {
             return Err(unsupported(&version, true));
         }
-        let capabilities = self.0.get(meta::CAPABILITIES).filter(|node| node.is_object());
+        let capabilities = self.capabilities.filter(|node| node.is_object());
         let capabilities = capabilities.ok_or_else(|| Self::lacks(meta::CAPABILITIES))?;
-        let Some(level) = self.0.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
+        let Some(level) = self.whole.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
         let known = level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
         let words = || format!("{} must be one of {}", meta::LOG_LEVEL, LOG_LEVELS.join(", "));
         Ok((capabilities, Some(known.ok_or_else(|| Refusal::invalid_params(words()))?)))
@@ -167,6 +176,8 @@ pub struct ClientHello {
     pub can_be_asked: bool,
     /// Whether the client renders apps.
     pub renders_apps: bool,
+    /// What a modern upstream is told about the client: the `_meta` of a request.
+    pub modern_meta: String,
 }
 
 impl ClientHello {
@@ -178,14 +189,34 @@ impl ClientHello {
             .ok_or("initialize needs a \"protocolVersion\"")?;
         let capabilities = params.get("capabilities").filter(|node| node.is_object());
         let name = params.get("clientInfo").and_then(|info| info.get("name"));
-        let capabilities = capabilities.map_or("{}", Node::raw).to_owned();
-        Ok(Self {
-            version: Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
-            name: name.and_then(Node::as_str).unwrap_or_default().into_owned(),
-            can_be_asked: can_be_asked(&capabilities),
-            renders_apps: renders_apps(&capabilities),
-            capabilities,
-        })
+        Ok(Self::new(
+            Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
+            &name.and_then(Node::as_str).unwrap_or_default(),
+            capabilities.map_or("{}", Node::raw),
+        ))
+    }
+
+    /// What a client with this version, name and raw capabilities says.
+    pub fn new(version: Version, name: &str, capabilities: &str) -> Self {
+        Self {
+            version,
+            name: name.to_owned(),
+            can_be_asked: can_be_asked(capabilities),
+            renders_apps: renders_apps(capabilities),
+            modern_meta: format!("{{{}}}", modern_meta(&without_tasks(capabilities))),
+            capabilities: capabilities.to_owned(),
+        }
+    }
+}
+
+/// The capabilities of a legacy client for a modern upstream. The tasks extension is removed, because a
+/// legacy client cannot know its modern meaning.
+fn without_tasks(capabilities: &str) -> String {
+    let capabilities = Raw::own(capabilities);
+    let root = capabilities.root();
+    match root.get("extensions").filter(|extensions| extensions.get(TASKS).is_some()) {
+        Some(extensions) => root.with(&[("extensions", Some(&extensions.with(&[(TASKS, None)])))]),
+        None => root.raw().to_owned(),
     }
 }
 
@@ -362,6 +393,20 @@ pub(crate) mod tests {
             ("{}", false),
         ] {
             assert_eq!(renders_apps(capabilities), expected, "{capabilities}");
+        }
+    }
+
+    #[test]
+    fn a_legacy_client_has_no_tasks_of_the_modern_era() {
+        for (capabilities, expected) in [
+            ("{}", "{}"),
+            (r#"{"extensions":{"x":{}}}"#, r#"{"extensions":{"x":{}}}"#),
+            (
+                r#"{"roots":{},"extensions":{"x":{},"io.modelcontextprotocol/tasks":{}}}"#,
+                r#"{"roots":{},"extensions":{"x":{}}}"#,
+            ),
+        ] {
+            assert_eq!(without_tasks(capabilities), expected);
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote};
+use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote, write_string};
 use crate::protocol::era::ModernMeta;
 
 /// The JSON-RPC error codes that we use ourselves.
@@ -70,35 +70,33 @@ impl Refusal {
 }
 
 /// A request's id exactly as its sender wrote it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Id(Arc<str>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Id {
+    /// A whole number without a sign, which is what most senders count with.
+    Number(u64),
+    /// Any other id, as JSON.
+    Text(Arc<str>),
+}
 
 impl Id {
-    /// The id of one of our own requests.
-    pub fn from_number(number: u64) -> Self {
-        Self(number.to_string().into())
-    }
-
     /// The id as JSON.
-    pub fn raw(&self) -> &str {
-        &self.0
+    pub fn raw(&self) -> Cow<'_, str> {
+        match self {
+            Self::Number(number) => Cow::Owned(number.to_string()),
+            Self::Text(text) => Cow::Borrowed(text),
+        }
     }
 
-    /// A key that is equal for all spellings of the same id. `1` and `1.0` are the same id; `1` and `"1"` are
-    /// not.
-    pub fn key(&self) -> Arc<str> {
-        if !self.0.starts_with('"') {
-            return match self.0.contains(['.', 'e', 'E']) {
-                true => plain_number(&self.0).into(),
-                false => self.0.clone(),
-            };
-        }
-        match self.0.contains('\\') {
-            true => match serde_json::from_str::<String>(&self.0) {
-                Ok(text) => format!("\"{text}\"").into(),
-                Err(_) => self.0.clone(),
+    /// The same for all spellings of one id. `1` and `1.0` are the same id; `1` and `"1"` are not.
+    pub fn key(&self) -> Self {
+        let Self::Text(text) = self else { return self.clone() };
+        match text.starts_with('"') {
+            false => Self::read(&plain_number(text)),
+            true if !text.contains('\\') => self.clone(),
+            true => match serde_json::from_str::<String>(text) {
+                Ok(text) => Self::Text(format!("\"{text}\"").into()),
+                Err(_) => self.clone(),
             },
-            false => self.0.clone(),
         }
     }
 
@@ -109,7 +107,19 @@ impl Id {
 
     /// Like [`Self::from_node`], for raw JSON.
     pub fn from_raw(raw: &str) -> Option<Self> {
-        is_id(raw).then(|| Self(raw.into()))
+        is_id(raw).then(|| Self::read(raw))
+    }
+
+    fn read(raw: &str) -> Self {
+        raw.parse().map_or_else(|_| Self::Text(raw.into()), Self::Number)
+    }
+
+    /// Appends the id as JSON.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => write_number(out, *number),
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+        }
     }
 }
 
@@ -138,7 +148,7 @@ fn plain_number(raw: &str) -> String {
 
 impl fmt::Debug for Id {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
+        out.write_str(&self.raw())
     }
 }
 
@@ -409,7 +419,7 @@ fn write_method(out: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Vec<u8
 /// Writes a response; `result` writes the raw result.
 pub fn write_result(out: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.raw().as_bytes());
+    id.write(out);
     out.extend_from_slice(b",\"result\":");
     result(out);
     out.push(b'}');
@@ -418,7 +428,10 @@ pub fn write_result(out: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Vec<u8>
 /// Writes an error response; `error` writes the raw error object.
 pub fn write_raw_error(out: &mut Vec<u8>, id: Option<&Id>, error: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.map_or("null", Id::raw).as_bytes());
+    match id {
+        Some(id) => id.write(out),
+        None => out.extend_from_slice(b"null"),
+    }
     out.extend_from_slice(b",\"error\":");
     error(out);
     out.push(b'}');
@@ -463,17 +476,6 @@ pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
         if number == 0 {
             return out.extend_from_slice(&digits[first..]);
         }
-    }
-}
-
-/// Appends a JSON string literal.
-pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        out.extend_from_slice(quote(text).as_bytes());
     }
 }
 
@@ -646,7 +648,7 @@ mod tests {
 
     #[test]
     fn spellings_of_one_id_share_a_key() {
-        let key = |raw: &str| Id(raw.into()).key();
+        let key = |raw: &str| Id::from_raw(raw).expect("an id").key();
         assert_eq!(key(r#""\u0061""#), key(r#""a""#));
         assert_ne!(key("1"), key("\"1\""));
         for same in ["50.0", "5e1", "5.0E+1", "500e-1"] {
@@ -674,7 +676,7 @@ mod tests {
         fn what_goes_in_comes_out(method in any::<String>(), payload in payload(), number: u64, text in any::<String>()) {
             let raw = |out: &mut Vec<u8>| out.extend_from_slice(payload.as_bytes());
             let mut messages: [Vec<u8>; 4] = Default::default();
-            let id = Id::from_number(number);
+            let id = Id::Number(number);
             let key = quote(&text);
             let object = format!("{{{key}:{payload}}}");
             write_request(&mut messages[0], number, &method, |out| out.extend_from_slice(object.as_bytes()));
@@ -685,7 +687,7 @@ mod tests {
             for (message, scanner) in messages.iter().zip(&mut scanners) {
                 match Message::read(scanner.scan(message).expect("it is JSON").root()).expect("it is a message") {
                     Message::Request(Request { id, method: read, params, .. }) => {
-                        prop_assert_eq!((id.raw(), &*read), (&*number.to_string(), &*method));
+                        prop_assert_eq!((&*id.raw(), &*read), (&*number.to_string(), &*method));
                         prop_assert_eq!(params.map(Node::raw), Some(&*object));
                     }
                     Message::Notification { method: read, params } => {

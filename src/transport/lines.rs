@@ -200,6 +200,9 @@ fn extend_ending(ending: &mut Vec<u8>, bytes: &[u8]) {
 /// The range without a leading byte order mark and surrounding white space.
 fn trim(buffer: &[u8], start: usize, end: usize) -> (usize, usize) {
     let line = &buffer[start..end];
+    if let [b'{', .., b'}'] = line {
+        return (start, end);
+    }
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let begin = end - line.trim_ascii_start().len();
     (begin, begin + line.trim_ascii().len())

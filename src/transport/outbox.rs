@@ -92,6 +92,10 @@ impl Outbox {
             }
             message.buffer.push(b'\n');
             message.whole = true;
+            // Whoever put the first message into the buffer has woken the writer.
+            if message.start > 0 {
+                return true;
+            }
         }
         self.filled.notify_one();
         true

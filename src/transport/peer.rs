@@ -11,7 +11,6 @@
 //! written of a request that was cancelled between opening and sending, on however many threads these steps
 //! run.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +20,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::json::Node;
-use crate::protocol::message::{Outcome, code, write_notification, write_request, write_string};
+use crate::hash::HashMap;
+use crate::json::{Node, write_string};
+use crate::protocol::message::{Outcome, code, write_notification, write_request};
 use crate::transport::outbox::Out;
 
 /// How a request of ours ended.
@@ -71,7 +71,32 @@ impl fmt::Display for Lost {
 }
 
 /// Handles the answer. It runs on the task that reads the connection, so it must be brief.
-pub type OnAnswer = Box<dyn FnOnce(Answer<'_>) + Send>;
+pub enum OnAnswer {
+    /// Runs this.
+    Run(Box<dyn FnOnce(Answer<'_>) + Send>),
+    /// Tells this, which others hold as well.
+    Tell(Arc<dyn Awaits>),
+}
+
+/// Something that awaits answers.
+pub trait Awaits: Send + Sync {
+    /// Takes an answer.
+    fn answered(self: Arc<Self>, answer: Answer<'_>);
+}
+
+impl OnAnswer {
+    /// Runs this once.
+    pub fn run(on_answer: impl FnOnce(Answer<'_>) + Send + 'static) -> Self {
+        Self::Run(Box::new(on_answer))
+    }
+
+    fn take(self, answer: Answer<'_>) {
+        match self {
+            Self::Run(run) => run(answer),
+            Self::Tell(whom) => whom.answered(answer),
+        }
+    }
+}
 
 /// Our requests on one connection. `T` is what the owner wants to know about each while it is open.
 pub struct Peer<T> {
@@ -83,8 +108,8 @@ pub struct Peer<T> {
 }
 
 struct Calls<T> {
-    /// The open requests by id, and so in the order in which they were made.
-    open: BTreeMap<u64, Call<T>>,
+    /// The open requests by id.
+    open: HashMap<u64, Call<T>>,
     closed: Option<Lost>,
 }
 
@@ -151,12 +176,14 @@ impl Deadline {
         max: Option<Duration>,
         pause: Option<(&Arc<Paused>, u64)>,
     ) -> Option<Self> {
-        let now = Instant::now();
-        (idle.is_some() || max.is_some()).then(|| Self {
-            idle,
-            touched: now,
-            end: max.and_then(|max| now.checked_add(max)),
-            pause: pause.map(|(paused, who)| (paused.clone(), who)),
+        (idle.is_some() || max.is_some()).then(|| {
+            let now = Instant::now();
+            Self {
+                idle,
+                touched: now,
+                end: max.and_then(|max| now.checked_add(max)),
+                pause: pause.map(|(paused, who)| (paused.clone(), who)),
+            }
         })
     }
 
@@ -173,7 +200,7 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A peer whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        let calls = Mutex::new(Calls { open: BTreeMap::new(), closed: None });
+        let calls = Mutex::new(Calls { open: HashMap::default(), closed: None });
         Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
@@ -201,7 +228,7 @@ impl<T: Send + 'static> Peer<T> {
         let mut calls = self.calls.lock();
         if let Some(lost) = calls.closed.clone() {
             drop(calls);
-            on_answer(Answer::Lost(&lost));
+            on_answer.take(Answer::Lost(&lost));
             return None;
         }
         calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
@@ -243,7 +270,7 @@ impl<T: Send + 'static> Peer<T> {
         read: impl FnOnce(Node<'_>) -> R + Send + 'static,
     ) -> Result<R, CallError> {
         let (send, receive) = oneshot::channel();
-        let on_answer: OnAnswer = Box::new(move |answer| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(match answer {
                 Answer::Result(result) => Ok(read(result)),
                 Answer::Error(error) => Err(CallError::Refused(error.raw().to_owned())),
@@ -263,9 +290,9 @@ impl<T: Send + 'static> Peer<T> {
     pub fn resolve(&self, id: u64, outcome: Outcome<'_>) -> bool {
         let Some(call) = self.take(id) else { return false };
         match outcome {
-            Outcome::Result(result) => (call.on_answer)(Answer::Result(result)),
-            Outcome::Error(error) => (call.on_answer)(Answer::Error(error)),
-            Outcome::Malformed(what) => (call.on_answer)(Answer::Lost(&Lost::malformed(what))),
+            Outcome::Result(result) => call.on_answer.take(Answer::Result(result)),
+            Outcome::Error(error) => call.on_answer.take(Answer::Error(error)),
+            Outcome::Malformed(what) => call.on_answer.take(Answer::Lost(&Lost::malformed(what))),
         }
         true
     }
@@ -273,7 +300,7 @@ impl<T: Send + 'static> Peer<T> {
     /// Fails one request. Returns `false` if it was not open.
     pub fn fail(&self, id: u64, lost: &Lost) -> bool {
         let Some(call) = self.take(id) else { return false };
-        (call.on_answer)(Answer::Lost(lost));
+        call.on_answer.take(Answer::Lost(lost));
         true
     }
 
@@ -399,16 +426,17 @@ impl<T: Send + 'static> Peer<T> {
         self.calls.lock().open.len()
     }
 
-    /// Refuses further requests and fails the open ones.
+    /// Refuses further requests and fails the open ones, in the order in which they were made.
     pub fn close(&self, lost: &Lost) {
-        let open = {
+        let mut open: Vec<_> = {
             let mut calls = self.calls.lock();
             calls.closed.get_or_insert_with(|| lost.clone());
-            std::mem::take(&mut calls.open)
+            std::mem::take(&mut calls.open).into_iter().collect()
         };
         self.less_open.notify_waiters();
-        for call in open.into_values() {
-            (call.on_answer)(Answer::Lost(lost));
+        open.sort_unstable_by_key(|(id, _)| *id);
+        for (_, call) in open {
+            call.on_answer.take(Answer::Lost(lost));
         }
     }
 
@@ -544,7 +572,7 @@ mod tests {
         std::thread::spawn(move || {
             let peer = Peer::new(Arc::new(Sent));
             let tag = || Looks(Arc::downgrade(&peer));
-            let id = peer.request("m", |_, _| (), tag(), None, Box::new(|_| ())).expect("it is open");
+            let id = peer.request("m", |_, _| (), tag(), None, OnAnswer::run(|_| ())).expect("it is open");
             peer.replace(id, tag());
             peer.replace(id + 1, tag());
             assert_eq!(peer.open_count(), 1);

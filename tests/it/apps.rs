@@ -369,7 +369,8 @@ fn connect_says_where_apps_would_not_be_shown() {
         let mode = mode.map(|mode| ["--tool-mode", mode]);
         // Before anything is written, when it is, and when it was already.
         for how in ["--dry-run", "--yes", "--yes"] {
-            let connected = lab.run(lab.command().args(["connect", client, how]).args(mode.iter().flatten()));
+            let args = ["connect", client, how, "--config", "workbench-config.json"];
+            let connected = lab.run(lab.command().args(args).args(mode.iter().flatten()));
             assert_eq!(connected.code, Some(0), "{client}: {}", connected.stderr);
             let said = connected.stderr.contains("apps of left are not shown")
                 && connected.stderr.contains("--tool-mode flat");

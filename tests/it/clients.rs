@@ -97,7 +97,7 @@ impl Home {
     }
 
     pub(crate) fn config(&self) -> PathBuf {
-        self.path("project/workbench-config.json")
+        self.path("xdg-config/mcp-workbench/workbench-config.json")
     }
 
     /// What the configuration holds, comments left out.
@@ -109,7 +109,7 @@ impl Home {
 
     /// What `secrets.env` beside the configuration holds.
     pub(crate) fn secrets(&self) -> String {
-        text(&self.path("project/secrets.env"))
+        text(&self.config().with_file_name("secrets.env"))
     }
 
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
@@ -172,6 +172,13 @@ pub(crate) fn text(path: &Path) -> String {
     String::from_utf8(read(path)).expect("UTF-8")
 }
 
+/// All servers of a configuration, whichever toolbox they are in.
+pub(crate) fn servers(config: &Value) -> Value {
+    let toolboxes = config["toolboxes"].as_object().into_iter().flatten();
+    let servers = toolboxes.flat_map(|(_, toolbox)| toolbox["mcpServers"].as_object().into_iter().flatten());
+    servers.map(|(name, entry)| (name.clone(), entry.clone())).collect::<serde_json::Map<_, _>>().into()
+}
+
 const EMPTY: &[u8] = b"{\"toolboxes\": {}}";
 const SKIPPING: &[u8] = b"{\"onMissingVariable\": \"skip\", \"toolboxes\": {}}";
 
@@ -194,7 +201,7 @@ fn import() {
             format!("{} | {} | {}", part("variable"), part("server"), part("key"))
         });
         let found = json!({
-            "mcpServers": config["toolboxes"]["dev"]["mcpServers"],
+            "mcpServers": servers(&config),
             "secrets": secrets.collect::<Vec<_>>(),
             "notes": notes.collect::<Vec<_>>(),
         });
@@ -213,7 +220,7 @@ fn import() {
         home.json(&["import", file.to_str().expect("UTF-8"), "--yes"]);
         let by_file: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
         let names = |config: &Value| {
-            let servers = config["toolboxes"]["dev"]["mcpServers"].as_object().expect("servers").clone();
+            let servers = servers(config).as_object().expect("servers").clone();
             servers.keys().cloned().collect::<Vec<_>>()
         };
         assert_eq!(names(&by_file), names(&config), "{client}");
@@ -267,14 +274,14 @@ fn import_keeps_excluded_what_a_client_had_excluded() {
         home.put(client, text.as_bytes());
         let said = home.json(&["import", client, "--yes"]);
         let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
-        assert_eq!(config["toolboxes"]["dev"]["mcpServers"]["a"]["toolFilters"], filters, "{text}");
+        assert_eq!(servers(&config)["a"]["toolFilters"], filters, "{text}");
         let keys: Vec<_> =
             said["notes"].as_array().expect("a list").iter().map(|note| &note["key"]).collect();
         assert_eq!(keys, if key.is_empty() { vec![] } else { vec![key] }, "{text}");
     }
     // toolman has no such filter: what passes there is told, with both lists.
     let home = Home::new();
-    home.write(&home.path("project/tools.toml"), b"");
+    home.write(&home.path("xdg-config/toolman/tools.toml"), b"");
     home.put(
         "codex",
         b"[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"r\"]\ndisabled_tools = [\"w\"]\n",
@@ -302,7 +309,7 @@ fn import_names_the_servers_that_it_leaves_out() {
     let finished = home.run(&["import", "claude-code", "--yes"]);
     let left_out = |name: &str, project: &str| {
         format!(
-            "warning: Claude Code: {name} belongs to the project {project}; left out, run this there to take it over\n"
+            "warning: Claude Code: {name} belongs to the project {project}; left out, `init --project` there takes it over\n"
         )
     };
     let expected = [("cms", "/home/me/blog"), ("db", "/home/me/shop"), ("queue", "/home/me/shop")];
@@ -333,9 +340,9 @@ fn connect_twice_and_disconnect() {
             let home = Home::with(&[client]);
             let file = home.file_of(client);
             let config = home.path(if face == "toolman" {
-                "project/tools.toml"
+                "xdg-config/toolman/tools.toml"
             } else {
-                "project/workbench-config.json"
+                "xdg-config/mcp-workbench/workbench-config.json"
             });
             assert_eq!(home.run_with(face, &["init", "--yes"]).code, Some(0), "{client}");
             let before = read(&file);
@@ -594,8 +601,10 @@ fn a_file_that_connect_made_goes_again() {
         assert_eq!(finished.code, Some(0), "{client}: {}", finished.stderr);
         assert!(text(&home.file_of(client)).contains("workbench"), "{client}");
         assert_eq!(home.run(&["disconnect", client, "--yes"]).code, Some(0), "{client}");
-        let top = path.split('/').next().expect("a path");
-        assert!(!home.path(top).exists(), "{client}: nothing is left");
+        let own = home.config();
+        let file = home.path(path);
+        let made = file.ancestors().take_while(|directory| !own.starts_with(directory));
+        assert!(!made.last().expect("the file itself").exists(), "{client}: nothing is left");
     }
 }
 
@@ -606,7 +615,7 @@ fn a_file_that_one_face_made_goes_with_the_other() {
         for order in [[0, 1], [1, 0]] {
             let home = Home::new();
             home.write(&home.config(), EMPTY);
-            home.write(&home.path("project/tools.toml"), b"");
+            home.write(&home.path("xdg-config/toolman/tools.toml"), b"");
             for face in faces {
                 assert_eq!(home.run_with(face, &["connect", "cursor", "--yes"]).code, Some(0));
             }
@@ -859,20 +868,20 @@ fn what_a_file_of_secrets_has_is_kept() {
         }
         home.write(&home.config(), config.to_string().as_bytes());
         if let Some(before) = before {
-            home.write(&home.path("project/secrets.env"), before.as_bytes());
+            home.write(&home.config().with_file_name("secrets.env"), before.as_bytes());
         }
         home.put("cursor", theirs.to_string().as_bytes());
         let said = home.json(&["import", "cursor", "--yes"]);
         assert_eq!(said["secrets"][0]["variable"], name, "{said}");
         let config = home.config_value();
-        let env = &config["toolboxes"]["dev"]["mcpServers"]["a"]["env"]["API_KEY"];
+        let env = &servers(&config)["a"]["env"]["API_KEY"];
         assert_eq!((env, &config["envFile"]), (&json!(format!("${{{name}}}")), &named));
         assert_eq!(home.secrets(), secrets);
     }
     // One that cannot be read is not replaced.
     let home = Home::new();
     home.write(&home.config(), EMPTY);
-    home.write(&home.path("project/secrets.env"), b"not a line\n");
+    home.write(&home.config().with_file_name("secrets.env"), b"not a line\n");
     home.put("cursor", theirs.to_string().as_bytes());
     assert_eq!(home.run(&["import", "cursor", "--yes"]).code, Some(2));
     assert_eq!((home.secrets().as_str(), read(&home.config())), ("not a line\n", EMPTY.to_vec()));
@@ -992,7 +1001,7 @@ fn secrets_as_defaults() {
     home.put("claude-code", theirs.as_bytes());
     let said = home.json(&["import", "claude-code", "--yes"]);
     let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
-    let servers = &config["toolboxes"]["dev"]["mcpServers"];
+    let servers = &servers(&config);
     assert_eq!(
         servers["x"]["args"],
         json!([
@@ -1108,7 +1117,7 @@ fn a_relative_directory_is_that_of_the_project() {
     let named = ours.to_str().expect("UTF-8");
     assert_eq!(home.run(&["import", "cursor", "--config", named, "--yes"]).code, Some(0));
     let config: Value = serde_json::from_slice(&read(&ours)).expect("JSON");
-    let servers = &config["toolboxes"]["dev"]["mcpServers"];
+    let servers = &servers(&config);
     assert_eq!(servers["a"]["cwd"], json!(home.path("project").join("sub")));
     assert_eq!(servers["b"]["cwd"], json!("${DIR}"));
 }

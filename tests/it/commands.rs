@@ -1,17 +1,6 @@
 //! The command line beside the server.
 
-use crate::harness::{DEADLINE, Lab, toolman_path};
-
-#[test]
-fn demo_shows_the_gateway_at_work_with_nothing_configured() {
-    let lab = Lab::new();
-    let finished = lab.run(lab.command().arg("demo"));
-    assert_eq!(finished.code, Some(0), "{finished:?}");
-    for part in ["open_toolbox", "use_tool", "claude mcp add", "codex mcp add", "gemini mcp add"] {
-        assert!(finished.stdout.contains(part), "{part} is missing: {}", finished.stdout);
-    }
-    lab.wait_until_gone(DEADLINE);
-}
+use crate::harness::{Lab, toolman_path};
 
 #[test]
 fn help_and_version_go_to_stdout_and_usage_errors_are_exit_2() {

@@ -100,13 +100,15 @@ async fn init_and_connect_make_a_set_up_that_works() {
         let result = tokio::time::timeout(DEADLINE, service.call_tool(params)).await.expect("no hang");
         serde_json::to_value(result.expect("an answer")).expect("it came as JSON")
     };
-    let opened = call("open_toolbox", json!({"toolbox_name": "dev"})).await;
-    assert_eq!(opened["structuredContent"]["servers_connected"], 4, "{opened}");
-    let echo = call("dev__everything__echo", json!({"message": "it works"})).await;
+    for toolbox in ["memory", "notes", "everything", "everything-2"] {
+        let opened = call("open_toolbox", json!({"toolbox_name": toolbox})).await;
+        assert_eq!(opened["structuredContent"]["servers_connected"], 1, "{opened}");
+    }
+    let echo = call("everything__everything__echo", json!({"message": "it works"})).await;
     assert!(echo["content"][0]["text"].as_str().is_some_and(|text| text.contains("it works")), "{echo}");
     // Each server has the secret that it had, and nothing of the others'.
     for (server, own) in [("everything", KEYS[1]), ("everything-2", KEYS[2])] {
-        let env = call(&format!("dev__{server}__get-env"), json!({})).await;
+        let env = call(&format!("{server}__{server}__get-env"), json!({})).await;
         let env: Value =
             serde_json::from_str(env["content"][0]["text"].as_str().expect("text")).expect("JSON");
         assert_eq!(
@@ -135,7 +137,7 @@ fn secrets_are_in_one_place() {
         assert_eq!(home.json(&["connect", client, "--yes"])["changed"], json!(false), "{client}");
     }
     use std::os::unix::fs::PermissionsExt;
-    let mode = home.path("project/secrets.env").metadata().expect("there").permissions().mode();
+    let mode = home.config().with_file_name("secrets.env").metadata().expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let shown = home.run(&["show", "everything-2/echo"]);
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
@@ -232,7 +234,7 @@ fn git_ignores_the_file_of_secrets() {
         [(None, "/secrets.env\n"), (Some("target"), "target\n/secrets.env\n"), (Some("*.env\n"), "*.env\n")]
     {
         let home = Home::new();
-        home.write(&home.config(), br#"{"toolboxes": {}}"#);
+        home.write(&home.path("project/workbench-config.json"), br#"{"toolboxes": {}}"#);
         git(&home, &["init", "-q"]);
         let ignore = home.path("project/.gitignore");
         if let Some(before) = before {
@@ -250,7 +252,7 @@ fn git_ignores_the_file_of_secrets() {
     }
     // Elsewhere there is nothing to ignore.
     let home = Home::new();
-    home.write(&home.config(), br#"{"toolboxes": {}}"#);
+    home.write(&home.path("project/workbench-config.json"), br#"{"toolboxes": {}}"#);
     assert_eq!(home.run(&add).code, Some(0));
     assert!(!home.path("project/.gitignore").exists());
 }
@@ -259,7 +261,7 @@ fn git_ignores_the_file_of_secrets() {
 #[test]
 fn secrets_that_are_added_at_once_are_all_there() {
     let home = Home::new();
-    home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
+    home.write(&home.path("project/workbench-config.json"), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
     home.write(&home.path("project/tools.toml"), b"active_toolsets = []\n");
     let adding: Vec<_> = (0..8)
         .map(|n| {
@@ -273,7 +275,7 @@ fn secrets_that_are_added_at_once_are_all_there() {
     for mut process in adding {
         assert!(process.wait().expect("it ends").success());
     }
-    let secrets = home.secrets();
+    let secrets = text(&home.path("project/secrets.env"));
     assert_eq!(secrets.lines().count(), 8, "{secrets}");
     for n in 0..8 {
         assert!(secrets.contains(&format!("=fixture-secret-{n}\n")), "{secrets}");

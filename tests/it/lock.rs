@@ -101,17 +101,25 @@ fn a_server_that_turns_hostile_changes_nothing_that_a_model_sees() {
     }
     assert!(gateway.use_tool("files", "write_file", "{}").failure().contains("is withheld"));
     assert!(!gateway.call("dev__files__read_file", r#"{"path":"x"}"#).is_error(), "the rest works");
-    let stderr = gateway.stderr();
     for (name, how) in [
         ("read_file", "has other texts than workbench-config.lock approves; clients see the approved ones"),
         ("write_file", "differs from what workbench-config.lock approves and is withheld"),
         ("read_poison", "is not in workbench-config.lock and is withheld"),
         ("report", "cannot be compared and is withheld: its definition has a member twice"),
     ] {
-        assert_eq!(stderr.matches(&format!("[dev/files] the tool {name} {how}")).count(), 1, "{stderr}");
+        logged(&mut gateway, &format!("[dev/files] the tool {name} {how}"), 1);
     }
+    let stderr = gateway.stderr();
     let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("mended"));
     assert_eq!(equal.count(), 0, "{stderr}");
+}
+
+/// Waits until the log holds a text so many times, and no more often.
+#[track_caller]
+fn logged(gateway: &mut Gateway, text: &str, times: usize) {
+    let count = |gateway: &Gateway| gateway.stderr().matches(text).count();
+    gateway.until(text, |gateway| count(gateway) >= times);
+    assert_eq!(count(gateway), times, "{text}: {}", gateway.stderr());
 }
 
 /// A surface, and all that came back from it.
@@ -164,6 +172,7 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
                     json!({"query": "read file"}),
                 ]
             }
+            "read_result" | "toolman_read_result" => vec![json!({"id": "r0000000000000000"})],
             "toolman_activate" => {
                 let lists = |on: Value| json!({"tools_on": on, "tools_off": [], "resources_on": [], "resources_off": []});
                 vec![
@@ -384,6 +393,8 @@ fn no_verb_shows_what_is_withheld() {
         "disable",
         "describe",
         "rename",
+        "status",
+        "stop",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;
@@ -457,9 +468,8 @@ fn definitions_that_change_while_the_server_runs() {
     change(&mut gateway, &tool(r#","description":"again""#));
     change(&mut gateway, &bad);
     gateway.notification(TOOLS_CHANGED);
-    let stderr = gateway.stderr();
-    assert_eq!(stderr.matches("the tool t has other texts").count(), 1, "{stderr}");
-    assert_eq!(stderr.matches("the tool t differs").count(), 2, "each time that it began to: {stderr}");
+    logged(&mut gateway, "the tool t differs", 2);
+    logged(&mut gateway, "the tool t has other texts", 1);
 }
 
 #[test]
@@ -486,10 +496,10 @@ fn resources_have_no_texts_while_a_lock_is_enforced() {
         let tools = gateway.tools().len() - 1;
         assert_eq!(tools, if texts { HOSTILE.len() } else { 2 }, "{rule:?}");
         assert_eq!(opened["tools_withheld"].as_u64(), (!texts).then_some(4), "{rule:?}");
-        let told = gateway.stderr().contains("the tool write_file differs");
-        assert_eq!(told, rule != Some("off"), "{rule:?}");
+        logged(&mut gateway, "the tool write_file differs", usize::from(rule != Some("off")));
         let nevertheless = "it is shown nevertheless, since `lock` is \"warn\"";
-        assert_eq!(gateway.stderr().contains(nevertheless), rule == Some("warn"));
+        let times = if rule == Some("warn") { HOSTILE.len() - 1 } else { 0 };
+        logged(&mut gateway, nevertheless, times);
     }
 }
 

@@ -34,6 +34,8 @@ mod handshake;
 mod harness;
 #[cfg(unix)]
 mod held;
+#[cfg(target_os = "linux")]
+mod help;
 #[cfg(unix)]
 mod http;
 mod idle;
@@ -41,6 +43,8 @@ mod idle;
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
+#[cfg(target_os = "linux")]
+mod life;
 mod lifecycle;
 #[cfg(unix)]
 mod lock;
@@ -62,6 +66,8 @@ mod pages;
 mod picture;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(unix)]
+mod projects;
 #[cfg(target_os = "linux")]
 mod pty;
 #[cfg(unix)]
@@ -70,9 +76,12 @@ mod real;
 mod redeploy;
 mod relay;
 mod reload;
+mod remembered;
 mod results;
 #[cfg(unix)]
 mod search;
+#[cfg(target_os = "linux")]
+mod shape;
 #[cfg(unix)]
 mod sharing;
 mod shell;

@@ -112,6 +112,14 @@ impl Terminal {
         }
     }
 
+    /// What follows on the line of what was waited for last.
+    #[track_caller]
+    pub(crate) fn rest_of_line(&mut self) -> String {
+        let from = self.seen;
+        self.wait_for("\n");
+        self.shown[from..self.seen].trim_end().to_owned()
+    }
+
     /// Presses keys.
     pub(crate) fn press(&mut self, keys: &str) -> &mut Self {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes keys");

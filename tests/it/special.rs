@@ -35,8 +35,9 @@ fn a_configuration_that_is_no_file_is_refused_at_once() {
     home.put("cursor", br#"{"mcpServers": {}}"#);
     for (path, why) in special(&home.path("project")) {
         let name = path.to_str().expect("UTF-8");
+        let shown = name.replace(home.path("").to_str().expect("UTF-8"), "~/");
         let expected = format!(
-            "error: cannot read {name}: {why}\nname a regular file that you may read, of at most 64 MB\n"
+            "error: cannot read {shown}: {why}\nname a regular file that you may read, of at most 64 MB\n"
         );
         for verb in [
             &["check"][..],

@@ -66,7 +66,7 @@ fn a_change_is_asked_for() {
     ] {
         let place = Place::plain();
         let mut terminal = place.start(&add);
-        terminal.wait_for("Adds two to toolbox `dev`\r\n");
+        terminal.wait_for("Adds two to toolbox `two`\r\n");
         terminal.wait_for("Change ~/workbench-config.json? [y/N/d] ").press(keys);
         let ended = terminal.end();
         assert_eq!((ended.code, ended.signal), (Some(status), None), "{keys:?}: {ended:?}");
@@ -259,6 +259,33 @@ fn tables_end_where_the_terminal_does() {
     assert!(lines[1].ends_with('…') && lines[1].chars().count() == usize::from(WIDTH), "{ended:?}");
     let piped = place.run(&["list", "tools"], &[], PIPED);
     assert!(piped.stdout.lines().nth(1).is_some_and(|line| line.len() > 200), "{piped:?}");
+}
+
+/// Messages wrap between words where the terminal ends; a pipe gets them whole.
+#[test]
+fn messages_wrap_at_words() {
+    let place = Place::plain();
+    let ended = place.run(&["connect", "emacs"], &[("NO_COLOR", "1")], ALL);
+    let lines: Vec<&str> = ended.shown.lines().collect();
+    assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= usize::from(WIDTH)), "{ended:?}");
+    let piped = place.run(&["connect", "emacs"], &[], Streams { stderr: false, ..ALL });
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&ended.shown), words(&piped.stderr));
+    assert_eq!(piped.stderr.lines().count(), 2, "{piped:?}");
+}
+
+/// Ctrl-C ends whatever waits, with the status that shells expect.
+#[test]
+fn ctrl_c_exits_with_130() {
+    let place = Place::with(&dev("dynamic", json!({"a": fake("--with echo --wait-for @dir/never")})));
+    for args in [&["list"][..], &["doctor"], &["search", "x"], &["tokens"], &["show", "x"], &["call", "x"]] {
+        let mut terminal = place.start(args);
+        terminal.wait_for(": a 0 s").press("\u{3}");
+        let ended = terminal.end();
+        assert_eq!((ended.code, ended.signal), (Some(130), None), "{args:?}: {ended:?}");
+        assert!(ended.shown.contains("interrupted"), "{args:?}: {ended:?}");
+        place.lab.wait_until_gone(DEADLINE);
+    }
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn at_once(home: &Home, program: &str, verbs: &[impl AsRef<str>]) {
 
 fn servers(home: &Home) -> Vec<String> {
     let config: Value = serde_json::from_slice(&read(&home.config())).expect("JSON");
-    let servers = config["toolboxes"]["dev"]["mcpServers"].as_object().expect("servers").clone();
-    let mut names: Vec<_> = servers.into_iter().map(|(name, _)| name).collect();
+    let servers = crate::clients::servers(&config);
+    let mut names: Vec<_> = servers.as_object().expect("servers").keys().cloned().collect();
     names.sort();
     names
 }
@@ -37,13 +37,16 @@ fn twelve_additions_at_once_leave_twelve_servers() {
     home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
     at_once(&home, "mcp-workbench", &verbs);
     assert_eq!(servers(&home), names);
-    let file = home.path("project/tools.toml");
+    let file = home.path("xdg-config/toolman/tools.toml");
     home.write(&file, b"");
     at_once(&home, "toolman", &verbs);
-    let text = text(&file);
-    names.iter().for_each(|name| assert!(text.contains(&format!("namespace = \"{name}\"")), "{text}"));
-    let left: Vec<_> = std::fs::read_dir(home.path("project")).expect("there").collect();
-    assert_eq!(left.len(), 2, "nothing stands beside the files: {left:?}");
+    let tools = text(&file);
+    names.iter().for_each(|name| assert!(tools.contains(&format!("namespace = \"{name}\"")), "{tools}"));
+    for file in [home.config(), file] {
+        let directory = file.parent().expect("it has one");
+        let left: Vec<_> = std::fs::read_dir(directory).expect("there").collect();
+        assert_eq!(left.len(), 1, "nothing stands beside the file: {left:?}");
+    }
 }
 
 #[test]
@@ -78,7 +81,10 @@ fn connecting_and_disconnecting_at_once() {
     let before = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}, "theme": 1}"#;
     home.put("cursor", before.as_bytes());
     home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "x"}}}}}"#);
-    home.write(&home.path("project/tools.toml"), b"[[servers]]\nnamespace = \"b\"\ncommand = \"y\"\n");
+    home.write(
+        &home.path("xdg-config/toolman/tools.toml"),
+        b"[[servers]]\nnamespace = \"b\"\ncommand = \"y\"\n",
+    );
     let connect = "connect cursor --yes";
     let toolman = "--face toolman connect cursor --yes";
     at_once(&home, "mcp-workbench", &[connect, toolman].repeat(4));
@@ -103,7 +109,7 @@ fn secrets_of_several_configurations_at_once() {
     let names: Vec<_> = files.iter().map(|file| file.to_str().expect("UTF-8")).collect();
     let verbs: Vec<_> = names.iter().map(|name| format!("import cursor --yes --config {name}")).collect();
     at_once(&home, "mcp-workbench", &verbs);
-    assert_eq!(home.secrets(), "API_KEY=fixture-edited\n");
+    assert_eq!(text(&home.path("project/secrets.env")), "API_KEY=fixture-edited\n");
     for name in names {
         assert_eq!(home.run(&["check", "--config", name]).code, Some(0), "{name}");
     }
@@ -143,9 +149,10 @@ fn a_question_keeps_nobody_waiting() {
     use crate::pty::{ALL, Terminal};
     let home = Home::new();
     home.write(&home.config(), br#"{"toolboxes": {"dev": {"mcpServers": {}}}}"#);
-    let mut terminal = Terminal::start(home.command("mcp-workbench", &["add", "mine", "--", "x"]), ALL);
+    let mut terminal =
+        Terminal::start(home.command("mcp-workbench", &["add", "mine", "--toolbox", "dev", "--", "x"]), ALL);
     terminal.wait_for("[y/N/d] ");
-    assert_eq!(home.run(&["add", "theirs", "--yes", "--", "y"]).code, Some(0));
+    assert_eq!(home.run(&["add", "theirs", "--toolbox", "dev", "--yes", "--", "y"]).code, Some(0));
     terminal
         .press("y\n")
         .wait_for("has changed meanwhile")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -28,20 +28,27 @@ pub(super) struct Client {
     last_id: u64,
 }
 
+/// A message as it was written.
+pub(super) enum Line {
+    /// From the client to the gateway.
+    Sent(String),
+    /// From the gateway to the client.
+    Received(String),
+}
+
 /// What came back after a request.
 pub(super) struct DemoAnswer {
-    /// The methods of the notifications that came before the answer.
-    pub(super) notifications: Vec<String>,
-    /// The raw result.
-    pub(super) result: String,
+    /// The result.
+    pub(super) result: Value,
+    /// The request, the notifications that came before the answer, and the answer.
+    pub(super) lines: Vec<Line>,
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct Message {
     id: Option<u64>,
     method: Option<String>,
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
+    result: Option<Value>,
 }
 
 impl Client {
@@ -64,8 +71,9 @@ impl Client {
     pub(super) async fn request(&mut self, method: &str, params: &str) -> io::Result<DemoAnswer> {
         self.last_id += 1;
         let id = self.last_id;
-        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)).await?;
-        let mut notifications = Vec::new();
+        let sent = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        self.send(&sent).await?;
+        let mut lines = vec![Line::Sent(sent)];
         loop {
             let line = match timeout(PATIENCE, self.stdout.next_line()).await {
                 Ok(Ok(Some(line))) => line,
@@ -73,12 +81,13 @@ impl Client {
                 Ok(Err(error)) => return Err(error),
                 Err(_) => return Err(self.broken(&format!("did not answer {method} in time"))),
             };
-            let message: Message<'_> =
+            let message: Message =
                 serde_json::from_str(&line).map_err(|_| self.broken(&format!("sent this: {line}")))?;
             match message {
-                Message { method: Some(method), id: None, .. } => notifications.push(method),
+                Message { method: Some(_), id: None, .. } => lines.push(Line::Received(line)),
                 Message { id: Some(answered), method: None, result: Some(result) } if answered == id => {
-                    return Ok(DemoAnswer { notifications, result: result.get().to_owned() });
+                    lines.push(Line::Received(line));
+                    return Ok(DemoAnswer { result, lines });
                 }
                 _ => return Err(self.broken(&format!("answered {method} with this: {line}"))),
             }

@@ -1,31 +1,40 @@
-//! `demo`: the gateway at work with nothing configured, and how to register it.
+//! `demo`: what the gateway saves, on one screen and with nothing configured.
 //!
-//! Each face has its own walk, which gets a [`Stage`]: a page to write on, a directory for its files, and
-//! gateways, which are this executable started again. Nothing is left behind, whatever happens.
+//! A catalogue of servers is counted, then a task is solved through real gateways, which are this executable
+//! started again. Each face has its own story, which gets a [`Stage`]. Nothing is left behind, whatever
+//! happens.
 
+mod catalogue;
 mod client;
-mod clients;
 mod page;
 pub(super) mod server;
-mod steps;
 mod toolman;
 mod workbench;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::failure::{Failure, Manner};
 use super::screen::Screen;
 use super::{World, load};
-use crate::config::locate::{Face, Platform};
+use crate::config::locate::Face;
 use crate::config::{Command, Secret};
 use crate::core::process::Launcher;
+use crate::known_clients::{CLIENTS, KnownClient};
+use crate::tokens;
+use catalogue::CatalogueServer;
 use client::Client;
-use page::Page;
+use page::{Page, grouped};
 
-/// What a walk has to work with.
+/// The task that is solved in every mode.
+const TASK: &str = "The task: find the issue about the timeout, and assign it to Ada.";
+
+/// What a story has to work with.
 struct Stage<'a> {
     page: Page<'a>,
+    servers: Vec<CatalogueServer>,
     /// This executable; `demo-server NAME` makes it one of the [`server`]s.
     executable: &'a Path,
     directory: &'a Path,
@@ -33,40 +42,48 @@ struct Stage<'a> {
     world: &'a World,
 }
 
-/// Walks through the face, prints how to register it, and returns the exit status.
-pub(super) fn demo(face: Face, world: &World, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+/// Tells the story of the face, says what to do next, and returns the exit status. With `wire` the story has
+/// the JSON of every message.
+pub(super) fn demo(
+    face: Face,
+    world: &World,
+    (manner, screen): (Manner, Screen),
+    wire: bool,
+) -> Result<u8, Failure> {
     if !manner.json {
-        return walk(face, world, screen, &mut io::stdout());
+        return tell(face, world, screen, wire, &mut io::stdout());
     }
     let mut text = Vec::new();
     let plain = Screen { terminal: false, colour: false, ..screen };
-    let status = walk(face, world, plain, &mut text)?;
+    let status = tell(face, world, plain, wire, &mut text)?;
     let text = String::from_utf8_lossy(&text);
-    writeln!(io::stdout(), "{}", serde_json::json!({ "text": text }))?;
+    writeln!(io::stdout(), "{}", json!({ "text": text }))?;
     Ok(status)
 }
 
-fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Result<u8, Failure> {
+fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Write) -> Result<u8, Failure> {
     let executable = std::env::current_exe()?;
     let runtime = load::runtime()?;
     let outcome = runtime.block_on(async {
         let interrupted = load::signal()?;
         let directory = Directory::new()?;
         let mut stage = Stage {
-            page: Page { out, colour: screen.colour, unicode: screen.terminal && screen.unicode },
+            page: Page { out, colour: screen.colour, unicode: screen.terminal && screen.unicode, wire },
+            servers: catalogue::servers(),
             executable: &executable,
             directory: &directory.0,
             launcher: Launcher::new(),
             world,
         };
-        // A walk that is dropped halfway takes its gateway with it.
+        // A story that is dropped halfway takes its gateway with it.
         tokio::select! {
             outcome = async {
+                let total = stage.count()?;
                 match face {
-                    Face::Workbench => workbench::walk(&mut stage).await?,
-                    Face::Toolman => toolman::walk(&mut stage).await?,
+                    Face::Workbench => workbench::story(&mut stage, total).await?,
+                    Face::Toolman => toolman::story(&mut stage, total).await?,
                 }
-                register(face, &mut stage)
+                stage.say_what_next(face)
             } => outcome,
             () = interrupted => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
         }
@@ -76,37 +93,106 @@ fn walk(face: Face, world: &World, screen: Screen, out: &mut dyn Write) -> Resul
         // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            Err(Failure::interrupted("nothing is left of it"))
+            Err(Failure::interrupted("nothing is left of the demo"))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn register(face: Face, stage: &mut Stage<'_>) -> io::Result<()> {
-    let page = &mut stage.page;
-    page.heading("Your own servers")?;
-    let here = face.file_name();
-    match stage.world.user_file(face) {
-        Some(file) => page.say(&format!("Write them to {} and register this program.", file.display()))?,
-        None => page.say(&format!("Write them to a {here} and register this program with --config FILE."))?,
-    }
-    if face == Face::Workbench {
-        page.say("With \"toolMode\": \"auto\" in it, clients that take up a changed list get dynamic mode, others proxy mode.")?;
-    }
-    let beside =
-        stage.executable.with_file_name(format!("{}{}", face.program(), std::env::consts::EXE_SUFFIX));
-    let program = if beside.is_file() { &beside } else { stage.executable };
-    for (client, entry) in clients::registrations(face, program, Platform::current()) {
-        let (first, rest) = entry.split_once('\n').unwrap_or((&entry, ""));
-        page.say(&format!("\n{client:<16}{first}"))?;
-        for line in rest.lines() {
-            page.say(&format!("  {line}"))?;
-        }
-    }
-    Ok(())
+/// A call of a tool, and how the page names it.
+struct Act {
+    label: String,
+    tool: &'static str,
+    arguments: Value,
 }
 
 impl Stage<'_> {
+    /// Shows what each server of the catalogue costs; returns what all of them cost.
+    fn count(&mut self) -> io::Result<usize> {
+        let of_server =
+            |server: &CatalogueServer| server.tools.iter().map(|tool| tokens::of_definition(tool)).sum();
+        let costs: Vec<usize> = self.servers.iter().map(of_server).collect();
+        let most = costs.iter().copied().max().unwrap_or_default();
+        let (total, tools) =
+            (costs.iter().sum(), self.servers.iter().map(|server| server.tools.len()).sum::<usize>());
+        let page = &mut self.page;
+        page.say(&format!(
+            "Eight MCP servers with {tools} tools. This program pretends to be all of them.\n"
+        ))?;
+        for (server, cost) in self.servers.iter().zip(&costs) {
+            page.row(server.name, server.tools.len(), *cost, most)?;
+        }
+        page.say(&format!(
+            "\nConnected directly, they put {} tokens of definitions before your first question.",
+            grouped(total)
+        ))?;
+        Ok(total)
+    }
+
+    /// Greets a gateway as a client of this name, and returns how many tokens its instructions have.
+    async fn greet(&mut self, client: &mut Client, name: &str) -> io::Result<usize> {
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": name, "version": "1" },
+        });
+        let answer = client.request("initialize", &hello.to_string()).await?;
+        self.page.messages(&answer.lines)?;
+        client.notify("notifications/initialized").await?;
+        let instructions = answer.result["instructions"].as_str().unwrap_or_default();
+        Ok(tokens::count(instructions))
+    }
+
+    /// Lists the tools, and returns their number and how many tokens they have.
+    async fn list(&mut self, client: &mut Client) -> io::Result<(usize, usize)> {
+        let answer = client.request("tools/list", "{}").await?;
+        self.page.messages(&answer.lines)?;
+        let tools = answer.result["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok((tools.len(), tools.iter().map(|tool| tokens::of_definition(&tool.to_string())).sum()))
+    }
+
+    /// Calls a tool that must not fail, and returns the text of its answer.
+    async fn call(&mut self, client: &mut Client, act: &Act) -> io::Result<String> {
+        let params = json!({ "name": act.tool, "arguments": act.arguments });
+        let answer = client.request("tools/call", &params.to_string()).await?;
+        let text = answer.result["content"][0]["text"].as_str().unwrap_or_default();
+        if answer.result["isError"] == true {
+            return Err(io::Error::other(format!("{}: {text}", act.tool)));
+        }
+        self.page.messages(&answer.lines)?;
+        Ok(text.to_owned())
+    }
+
+    /// Calls tools one after the other, and shows what each of them answers.
+    async fn solve(&mut self, client: &mut Client, acts: &[Act]) -> io::Result<()> {
+        for act in acts {
+            let text = self.call(client, act).await?;
+            self.page.step(&act.label, &text)?;
+        }
+        Ok(())
+    }
+
+    /// Shows what a model has read in the end, compared with everything.
+    fn conclude(&mut self, read: usize, total: usize) -> io::Result<()> {
+        let percent = 100 - read * 100 / total;
+        let (read, total) = (grouped(read), grouped(total));
+        self.page
+            .step("tokens of definitions read in the end", &format!("{read} of {total}: {percent} % saved"))
+    }
+
+    fn say_what_next(&mut self, face: Face) -> io::Result<()> {
+        let (page, program) = (&mut self.page, face.program());
+        page.heading("Next, with your own servers:")?;
+        for (command, about) in [
+            ("init", "bring the servers of your clients into one file"),
+            ("connect claude-code", "put the gateway in their place (or cursor, codex, ...)"),
+            ("demo --wire", "see the JSON behind this page"),
+        ] {
+            page.say(&format!("  {:<36}{about}", format!("{program} {command}")))?;
+        }
+        Ok(())
+    }
+
     /// Writes a file into the demo's own directory.
     fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let file = self.directory.join(name);
@@ -127,6 +213,11 @@ impl Stage<'_> {
         let launch = self.launcher.prepare(&command, &self.world.vars, self.directory).await;
         Client::start(&self.launcher, &launch.map_err(io::Error::other)?)
     }
+}
+
+/// The first client of the table that is of this kind.
+fn some_client(is_wanted: impl Fn(&KnownClient) -> bool) -> Option<&'static KnownClient> {
+    CLIENTS.iter().find(|client| is_wanted(client) && !client.called().is_empty())
 }
 
 /// A directory of our own under the system's temporary one, removed at the end.

@@ -1,21 +1,22 @@
-//! The servers of the demo: small, useful, and without any effect outside themselves.
+//! The servers behind `demo-server NAME`, without any effect outside themselves: those of the demo's catalogue,
+//! and two small ones that do what they say, for examples and for trying a client by hand.
 
 use std::io::{self, BufRead, Write};
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::catalogue;
 use crate::json::quote;
 
 /// One of the servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Name {
     /// Counts and reshapes text.
     Text,
     /// Keeps notes as long as it runs.
     Notes,
-    /// Calculates.
-    Numbers,
+    /// One of the catalogue, with the definitions of its tools.
+    Catalogue(Vec<String>),
 }
 
 /// A tool: its definition, and what it does with the notes and its arguments.
@@ -87,45 +88,29 @@ const NOTES: &[Tool] = &[
     },
 ];
 
-const NUMBERS: &[Tool] = &[
-    Tool {
-        name: "statistics",
-        description: "Count, sum, smallest, largest and mean of a list of numbers",
-        schema: r#"{"type":"object","properties":{"numbers":{"type":"array","items":{"type":"number"},"minItems":1}},"required":["numbers"]}"#,
-        run: |_, arguments| {
-            let list = arguments["numbers"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let numbers: Option<Vec<f64>> = list.iter().map(Value::as_f64).collect();
-            let numbers = numbers.filter(|numbers| !numbers.is_empty());
-            let numbers = numbers.ok_or("`numbers` must be a list of numbers that is not empty")?;
-            let sum: f64 = numbers.iter().sum();
-            let (min, max) = numbers
-                .iter()
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), n| (min.min(*n), max.max(*n)));
-            let mean = sum / numbers.len() as f64;
-            Ok(format!("count {}, sum {sum}, min {min}, max {max}, mean {mean}", numbers.len()))
-        },
-    },
-    Tool {
-        name: "in_base",
-        description: "Write a whole number in another base, 2 to 36",
-        schema: r#"{"type":"object","properties":{"number":{"type":"integer","minimum":0},"base":{"type":"integer","minimum":2,"maximum":36}},"required":["number","base"]}"#,
-        run: |_, arguments| {
-            let number = arguments["number"].as_u64().ok_or("`number` must be a whole number")?;
-            let base = arguments["base"].as_u64().and_then(|base| u32::try_from(base).ok());
-            let base = base.filter(|base| (2..=36).contains(base)).ok_or("`base` must be 2 to 36")?;
-            Ok(in_base(number, base))
-        },
-    },
-];
-
 const RESOURCES: &str = r#"[{"uri":"notes://all","name":"all notes","description":"Every note, one a line","mimeType":"text/plain"}]"#;
 const TEMPLATES: &str = r#"[{"uriTemplate":"notes://{number}","name":"one note","description":"The note with this number","mimeType":"text/plain"}]"#;
 const PROMPTS: &str =
     r#"[{"name":"tidy_up","description":"Ask for the notes to be merged and put in order"}]"#;
 
 impl Name {
+    /// The server that is called so.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "text" => Some(Self::Text),
+            "notes" => Some(Self::Notes),
+            name => {
+                let server = catalogue::servers().into_iter().find(|server| server.name == name)?;
+                Some(Self::Catalogue(server.tools))
+            }
+        }
+    }
+
     /// The definitions of its tools, as `tools/list` gives them.
-    pub(super) fn definitions(self) -> Vec<String> {
+    fn definitions(&self) -> Vec<String> {
+        if let Self::Catalogue(tools) = self {
+            return tools.clone();
+        }
         let definition = |tool: &Tool| {
             let (name, description) = (quote(tool.name), quote(tool.description));
             format!("{{\"name\":{name},\"description\":{description},\"inputSchema\":{}}}", tool.schema)
@@ -133,17 +118,30 @@ impl Name {
         self.tools().iter().map(definition).collect()
     }
 
-    fn tools(self) -> &'static [Tool] {
+    fn tools(&self) -> &'static [Tool] {
         match self {
             Self::Text => TEXT,
             Self::Notes => NOTES,
-            Self::Numbers => NUMBERS,
+            Self::Catalogue(_) => &[],
         }
+    }
+
+    /// What a tool answers; `None` if there is no such tool.
+    fn call(&self, tool: &str, notes: &mut Vec<String>, arguments: &Value) -> Option<Result<String, String>> {
+        if let Self::Catalogue(tools) = self {
+            let begins = format!("{{\"name\":{},", quote(tool));
+            return tools
+                .iter()
+                .any(|own| own.starts_with(&begins))
+                .then(|| catalogue::call(tool, arguments));
+        }
+        let tool = self.tools().iter().find(|own| own.name == tool)?;
+        Some((tool.run)(notes, arguments))
     }
 }
 
 /// Runs the server until its input ends.
-pub(crate) fn serve(name: Name, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+pub(crate) fn serve(name: &Name, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut notes = Vec::new();
     for line in input.lines() {
         let message: Value = serde_json::from_str(&line?).unwrap_or_default();
@@ -160,7 +158,7 @@ pub(crate) fn serve(name: Name, input: impl BufRead, mut output: impl Write) -> 
 
 /// The result as JSON, or an error.
 fn answer(
-    name: Name,
+    name: &Name,
     notes: &mut Vec<String>,
     method: &str,
     params: &Value,
@@ -168,7 +166,7 @@ fn answer(
     const METHOD_NOT_FOUND: i64 = -32601;
     const INVALID_PARAMS: i64 = -32602;
     const NO_RESOURCE: i64 = -32002;
-    let has_notes = name == Name::Notes;
+    let has_notes = *name == Name::Notes;
     let text = |key: &str| params[key].as_str().unwrap_or_default();
     Ok(match method {
         "initialize" => {
@@ -183,9 +181,9 @@ fn answer(
         "ping" => "{}".to_owned(),
         "tools/list" => format!("{{\"tools\":[{}]}}", name.definitions().join(",")),
         "tools/call" => {
-            let tool = name.tools().iter().find(|tool| tool.name == text("name"));
-            let tool = tool.ok_or_else(|| (INVALID_PARAMS, format!("Unknown tool: {}", text("name"))))?;
-            let outcome = (tool.run)(notes, &params["arguments"]);
+            let outcome = name.call(text("name"), notes, &params["arguments"]);
+            let outcome =
+                outcome.ok_or_else(|| (INVALID_PARAMS, format!("Unknown tool: {}", text("name"))))?;
             let block = |text: &str| json!([{ "type": "text", "text": text }]);
             match &outcome {
                 Ok(text) => json!({ "content": block(text) }).to_string(),
@@ -227,18 +225,6 @@ fn numbered(notes: &[String], query: &str) -> String {
     if lines.is_empty() { "no notes".to_owned() } else { lines.join("\n") }
 }
 
-fn in_base(mut number: u64, base: u32) -> String {
-    let mut digits = Vec::new();
-    loop {
-        let digit = (number % u64::from(base)) as u32;
-        digits.push(char::from_digit(digit, base).expect("less than the base, which is at most 36"));
-        number /= u64::from(base);
-        if number == 0 {
-            return digits.iter().rev().collect();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,7 +238,7 @@ mod tests {
             })
             .collect();
         let mut output = Vec::new();
-        serve(name, lines.as_bytes(), &mut output).expect("memory can be read and written");
+        serve(&name, lines.as_bytes(), &mut output).expect("memory can be read and written");
         let answers = String::from_utf8(output).expect("we write UTF-8");
         let answers =
             answers.lines().map(|line| serde_json::from_str::<Value>(line).expect("one JSON value"));
@@ -274,21 +260,6 @@ mod tests {
             (Name::Text, "sort_lines", json!({"text": "b\na\nb", "unique": true}), "a\nb"),
             (Name::Text, "count", json!({}), "`text` must be a string"),
             (Name::Notes, "list_notes", json!({}), "no notes"),
-            (
-                Name::Numbers,
-                "statistics",
-                json!({"numbers": [1, 2.5, 4]}),
-                "count 3, sum 7.5, min 1, max 4, mean 2.5",
-            ),
-            (
-                Name::Numbers,
-                "statistics",
-                json!({"numbers": []}),
-                "`numbers` must be a list of numbers that is not empty",
-            ),
-            (Name::Numbers, "in_base", json!({"number": 255, "base": 16}), "ff"),
-            (Name::Numbers, "in_base", json!({"number": 0, "base": 2}), "0"),
-            (Name::Numbers, "in_base", json!({"number": 1, "base": 1}), "`base` must be 2 to 36"),
         ] {
             let result = &said(name, &[("tools/call", json!({"name": tool, "arguments": arguments}))])[0];
             assert_eq!(result["content"][0]["text"], expected, "{tool} {arguments}");
@@ -329,7 +300,7 @@ mod tests {
 
     #[test]
     fn definitions_are_json() {
-        for name in [Name::Text, Name::Notes, Name::Numbers] {
+        for name in ["text", "notes", "issues"].map(|name| Name::named(name).expect("a server")) {
             for definition in name.definitions() {
                 let value: Value = serde_json::from_str(&definition).expect("one JSON value");
                 assert_eq!(value["inputSchema"]["type"], "object");

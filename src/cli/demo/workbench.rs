@@ -1,90 +1,94 @@
-//! The workbench's demo: the same toolbox opened in dynamic mode and in proxy mode.
+//! The workbench's story: one toolbox is opened, in dynamic mode and in proxy mode.
 
 use std::io;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Stage;
-use super::server::Name;
-use super::steps::{call, direct, greet, list, summary};
+use super::client::Client;
+use super::page::grouped;
+use super::{Act, Stage, TASK, some_client};
+use crate::tokens;
 
-pub(super) async fn walk(stage: &mut Stage<'_>) -> io::Result<()> {
-    stage
-        .page
-        .say("Three small servers in two toolboxes behind one gateway. All of them are this program.")?;
-    stage.page.heading("The configuration")?;
-    let config = config(&stage.executable.to_string_lossy());
-    stage.page.say(config.trim_end())?;
-    let file = stage.write("workbench-config.json", &config)?;
+pub(super) async fn story(stage: &mut Stage<'_>, total: usize) -> io::Result<()> {
+    let file = stage.write("workbench-config.json", &config(stage))?;
     let file = file.to_string_lossy();
-
-    let mut rows =
-        vec![direct("all three servers, without a gateway", &[Name::Text, Name::Notes, Name::Numbers])];
-
-    stage.page.heading("Dynamic mode: the tools of a toolbox join the client's list when it is opened")?;
-    let mut client = stage.gateway(&["--face", "workbench", "--config", &file]).await?;
-    greet(stage, &mut client, true).await?;
-    rows.push(list(stage, &mut client, "dynamic mode, nothing open").await?.0);
-    stage.page.say("\nNo server runs yet. The model needs to write, so it opens that toolbox:\n")?;
-    call(stage, &mut client, "open_toolbox", r#"{"toolbox_name":"writing"}"#).await?;
-    rows.push(list(stage, &mut client, "dynamic mode, writing open").await?.0);
-    stage
-        .page
-        .say("\nNow it calls a tool like any other; the server gets it under its own name, add_note:\n")?;
-    call(stage, &mut client, "writing__notes__add_note", r#"{"text":"Water the plants"}"#).await?;
+    let arguments = ["--face", "workbench", "--config", &file, "--tool-mode"];
+    let mut client = stage.gateway(&[&arguments[..], &["dynamic"]].concat()).await?;
+    dynamic(stage, &mut client, total).await?;
     client.end().await;
-
-    stage
-        .page
-        .heading("Proxy mode: always the same two tools, for clients that do not take up a changed list")?;
-    let mut client =
-        stage.gateway(&["--face", "workbench", "--config", &file, "--tool-mode", "proxy"]).await?;
-    greet(stage, &mut client, false).await?;
-    rows.push(list(stage, &mut client, "proxy mode, always").await?.0);
-    stage.page.say("\nHere opening answers with the tools instead of adding them to the list:\n")?;
-    call(stage, &mut client, "open_toolbox", r#"{"toolbox_name":"writing"}"#).await?;
-    stage.page.say("\nThey are called through use_tool:\n")?;
-    let arguments = r#"{"tool":{"toolbox":"writing","server":"text","tool":"count"},"arguments":{"text":"one two three"}}"#;
-    call(stage, &mut client, "use_tool", arguments).await?;
+    let mut client = stage.gateway(&[&arguments[..], &["proxy"]].concat()).await?;
+    proxy(stage, &mut client, total).await?;
     client.end().await;
-
-    stage.page.heading("What the model has to read before it can begin")?;
-    summary(stage, &rows)?;
-    stage.page.say(
-        "\nThe servers of this demo are tiny. Real ones have dozens of tools each, and a toolbox costs",
-    )?;
-    stage.page.say("nothing but its line in the instructions until it is opened.")
+    Ok(())
 }
 
-/// The file, laid out as a person would write it.
-fn config(executable: &str) -> String {
-    let entry = |name: &str| {
-        format!(
-            "\"{name}\": {{ \"command\": {}, \"args\": [\"demo-server\", \"{name}\"] }}",
-            json!(executable)
-        )
+async fn dynamic(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io::Result<()> {
+    let instructions = stage.greet(client, "demo").await?;
+    let (own, definitions) = stage.list(client).await?;
+    stage.page.say(&format!(
+        "Behind the gateway it is {}: one tool, and a line for each toolbox.",
+        grouped(instructions + definitions)
+    ))?;
+    stage.page.heading(TASK)?;
+    let example = some_client(|client| client.behaviour.takes_up_changes()).map_or("", |client| client.title);
+    let mode = format!("Dynamic mode, for clients that honour `tools/list_changed`, such as {example}:");
+    stage.page.say(&mode)?;
+    stage.call(client, &open()).await?;
+    let (all, definitions) = stage.list(client).await?;
+    stage.page.step(&open().label, &format!("{} tools join the list", all - own))?;
+    let acts = [
+        ("issues__issues__search_issues", "query: timeout", search()),
+        ("issues__issues__update_issue", "number: 42, assignee: ada", assign()),
+    ];
+    let acts =
+        acts.map(|(tool, short, arguments)| Act { label: format!("{tool} ({short})"), tool, arguments });
+    stage.solve(client, &acts).await?;
+    stage.conclude(instructions + definitions, total)
+}
+
+async fn proxy(stage: &mut Stage<'_>, client: &mut Client, total: usize) -> io::Result<()> {
+    stage.page.say("\nProxy mode, for all other clients:")?;
+    let instructions = stage.greet(client, "demo").await?;
+    let (_, definitions) = stage.list(client).await?;
+    let opened = stage.call(client, &open()).await?;
+    let answer: Value = serde_json::from_str(&opened)?;
+    let tools = answer["tools"].as_array().map_or(0, Vec::len);
+    stage.page.step(&open().label, &format!("{tools} definitions in the answer"))?;
+    let acts = [
+        ("search_issues", "query: timeout", search()),
+        ("update_issue", "number: 42, assignee: ada", assign()),
+    ];
+    let acts = acts.map(|(tool, short, arguments)| {
+        let address = json!({ "toolbox": "issues", "server": "issues", "tool": tool });
+        let arguments = json!({ "tool": address, "arguments": arguments });
+        Act { label: format!("use_tool {tool} ({short})"), tool: "use_tool", arguments }
+    });
+    stage.solve(client, &acts).await?;
+    stage.conclude(instructions + definitions + tokens::count(&opened), total)
+}
+
+fn open() -> Act {
+    let arguments = json!({ "toolbox_name": "issues" });
+    Act { label: "open_toolbox (toolbox_name: issues)".to_owned(), tool: "open_toolbox", arguments }
+}
+
+/// The arguments that find the issue of the task.
+pub(super) fn search() -> Value {
+    json!({ "query": "timeout" })
+}
+
+/// The arguments that assign the issue of the task.
+pub(super) fn assign() -> Value {
+    json!({ "owner": "example", "repo": "shop", "number": 42, "assignee": "ada" })
+}
+
+/// A file with a toolbox for each server, as `init` would write it.
+fn config(stage: &Stage<'_>) -> String {
+    let toolbox = |name: &str, about: &str| {
+        let server = json!({ "command": stage.executable.to_string_lossy(), "args": ["demo-server", name] });
+        format!("{}:{}", json!(name), json!({ "description": about, "mcpServers": { name: server } }))
     };
-    format!(
-        r#"{{
-  "toolboxes": {{
-    "writing": {{
-      "description": "Count and reshape text, keep notes",
-      "mcpServers": {{
-        {},
-        {}
-      }}
-    }},
-    "math": {{
-      "description": "Statistics and number bases",
-      "mcpServers": {{
-        {}
-      }}
-    }}
-  }}
-}}
-"#,
-        entry("text"),
-        entry("notes"),
-        entry("numbers"),
-    )
+    // A map would put them into another order.
+    let toolboxes: Vec<_> = stage.servers.iter().map(|server| toolbox(server.name, server.about)).collect();
+    format!("{{\"toolboxes\":{{{}}}}}", toolboxes.join(","))
 }

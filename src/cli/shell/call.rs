@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::arguments::Given;
+use super::catalog::Asking;
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::cli::advice::lost;
@@ -25,9 +26,13 @@ impl Run {
         shell: &mut Shell,
         name: &str,
         given: &Given,
-        fresh: bool,
+        asking: Asking,
     ) -> Result<Said, Failure> {
-        let catalog = self.gather_for(shell, fresh, name).await;
+        let mut catalog = self.gather_for(shell, asking, name).await;
+        if catalog.find(name, &[Kind::Tool]).is_err() && catalog.failed_before().next().is_some() {
+            // The tool may be of a server that has failed, and the server of the tool is always asked.
+            catalog = self.gather_for(shell, Asking::Failed, name).await;
+        }
         let row = catalog.find(name, &[Kind::Tool])?;
         let (upstream, tool, address) = (catalog.server(row).clone(), row.key.clone(), catalog.address(row));
         let label = upstream.to_string();

@@ -34,6 +34,19 @@ pub(super) struct Known {
     pub(super) upstream: Arc<Upstream>,
     /// What the server offers, or why it failed; `None` if it was not asked.
     pub(super) items: Option<Result<Arc<Items>, StartError>>,
+    /// Why the server was not asked: it failed a short while ago.
+    pub(super) failed_before: Option<StartError>,
+}
+
+/// What makes servers be asked although something is remembered of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// Nothing: what is remembered counts.
+    Unknown,
+    /// They failed when they were last asked.
+    Failed,
+    /// Whatever is remembered of them.
+    All,
 }
 
 /// One thing that a server offers.
@@ -51,21 +64,23 @@ pub(super) struct Row {
 }
 
 impl Catalog {
-    /// Takes what is remembered, unless it must be `fresh`, and asks the wanted servers for the rest.
+    /// Takes what is remembered as far as it counts, and asks the wanted servers for the rest.
     pub(super) async fn gather(
         shell: &Shell,
         face: Face,
-        fresh: bool,
+        asking: Asking,
         wanted: &dyn Fn(&Upstream) -> bool,
     ) -> Self {
         let mut servers: Vec<Known> = Vec::new();
         for upstream in shell.upstreams() {
-            let ask = wanted(upstream);
-            let remembered = if fresh && ask { None } else { shell.remembered(upstream) };
-            servers.push(Known {
-                upstream: upstream.clone(),
-                items: remembered.map(|items| Ok(Arc::new(items))),
-            });
+            let is_wanted = wanted(upstream);
+            let is_known = asking != Asking::All || !is_wanted;
+            let remembered = if is_known { shell.remembered(upstream) } else { None };
+            let trusts_failures = asking == Asking::Unknown && is_wanted;
+            let failed_before = if trusts_failures { shell.remembered_failure(upstream) } else { None };
+            let items = remembered.map(|items| Ok(Arc::new(items)));
+            let items = items.or_else(|| failed_before.clone().map(Err));
+            servers.push(Known { upstream: upstream.clone(), items, failed_before });
         }
         let asked: Vec<usize> = (0..servers.len())
             .filter(|n| servers[*n].items.is_none() && wanted(&servers[*n].upstream))
@@ -109,6 +124,12 @@ impl Catalog {
         Self { servers, rows, view, exposure: shell.exposure(), face }
     }
 
+    /// The servers that were not asked because they failed a short while ago, and why they did.
+    pub(super) fn failed_before(&self) -> impl Iterator<Item = (String, &StartError)> {
+        let servers = self.servers.iter();
+        servers.filter_map(|server| Some((server.upstream.to_string(), server.failed_before.as_ref()?)))
+    }
+
     /// The servers that failed, and why.
     pub(super) fn failures(&self) -> impl Iterator<Item = (String, &StartError)> {
         self.servers.iter().filter_map(|server| match &server.items {
@@ -150,6 +171,15 @@ impl Catalog {
             Face::Toolman if upstream.group.is_empty() => row.key.clone(),
             Face::Toolman => format!("{}/{}", upstream.group, row.key),
         }
+    }
+
+    /// The names by which people find tools: addresses, and the tools' own names where these are unique.
+    pub(super) fn names(&self) -> Vec<String> {
+        let keys: Vec<&str> = self.of(Kind::Tool).map(|row| &*row.key).collect();
+        let is_unique = |key: &&str| keys.iter().filter(|other| *other == key).count() == 1;
+        let addresses = self.of(Kind::Tool).map(|row| self.address(row));
+        let short = keys.iter().filter(|key| is_unique(key)).map(|key| (*key).to_owned());
+        addresses.chain(short).collect()
     }
 
     /// The one thing that a person means, of the first kind that has a match.
@@ -228,12 +258,17 @@ impl Catalog {
         let all_failed = self.failures().count() == self.servers.len();
         let meant = self.servers.iter().find_map(|known| match &known.items {
             Some(Err(error)) if all_failed || may_have(self.face, &known.upstream, name) => {
-                Some((known.upstream.to_string(), error))
+                Some((known, error))
             }
             _ => None,
         });
-        if let Some((label, error)) = meant {
-            return lost(&label, &label, error);
+        if let Some((known, error)) = meant {
+            let label = known.upstream.to_string();
+            let mut failure = lost(&label, &label, error);
+            if known.failed_before.is_some() {
+                failure.hint.push_str("\nit failed a short while ago and was not asked; --fresh asks again");
+            }
+            return failure;
         }
         if let Some(why) = kinds.iter().find_map(|kind| self.why_withheld(*kind, name)) {
             return Failure::configuration(why, "");

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use self::catalog::Catalog;
+use self::catalog::{Asking, Catalog};
 use super::failure::{Failure, Manner};
 use super::load::{Loader, Overrides, runtime, signal};
 use super::login;
@@ -24,6 +24,8 @@ use super::screen::Screen;
 use super::{Names, World};
 use crate::catalog::Kind;
 use crate::config::locate::{Face, NotFound};
+use crate::core::logins::Attendance;
+use crate::edit::file::contents;
 use crate::face;
 use crate::gateway::Gateway;
 use crate::gateway::shell::Shell;
@@ -100,6 +102,12 @@ pub(super) struct Ask {
     names: Names,
 }
 
+impl Ask {
+    fn asking(self) -> Asking {
+        if self.fresh { Asking::All } else { Asking::Unknown }
+    }
+}
+
 impl ShellVerb {
     fn names(&self) -> Names {
         let (Self::List { ask, .. }
@@ -173,6 +181,19 @@ pub(super) fn run(
     }
 }
 
+/// The names of all tools that are remembered, in full and, where that is enough, as the server calls them.
+/// Starts nothing; `None` if the file is not valid.
+pub(super) fn remembered_tools(face: Face, file: PathBuf, world: &World) -> Option<Vec<String>> {
+    let loader = Loader::for_asking(face, Ok(file), &Overrides::default(), world).ok()?;
+    let (loaded, _) = loader.read(contents(&loader.file).ok()?, None).0.ok()?;
+    runtime().ok()?.block_on(async {
+        let shell = Shell::new(Gateway::new(loaded, world.engine_surroundings(Attendance::Nobody)), "");
+        let catalog = Catalog::gather(&shell, face, Asking::Unknown, &|_| false).await;
+        shell.end().await;
+        Some(catalog.names())
+    })
+}
+
 /// The name, description and number of servers of every toolbox or namespace.
 fn groups(face: &dyn face::Face) -> Vec<(String, String, usize)> {
     let servers = face.servers();
@@ -191,26 +212,28 @@ impl Run {
         match verb {
             ShellVerb::List { what: What::Toolboxes, .. } => Ok(self.list_toolboxes()),
             ShellVerb::List { what, ask } => {
-                let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                let catalog = self.gather(shell, ask.asking(), &|_| true).await;
                 self.warn_of_failures(&catalog);
                 Ok(self.list(*what, &catalog))
             }
             ShellVerb::Show { name, ask } => {
-                let catalog = self.gather_for(shell, ask.fresh, name).await;
-                let found = catalog.find(name, &[Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template]);
-                Ok(self.show(&catalog, found?))
+                let catalog = self.gather_for(shell, ask.asking(), name).await;
+                let kinds = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template];
+                let found = catalog.find(name, &kinds)?;
+                self.name_unasked(&catalog);
+                Ok(self.show(&catalog, found))
             }
             ShellVerb::Call { name, arguments, args, ask } => {
                 let given = arguments::Given::read(arguments, args.as_deref(), &mut io::stdin())?;
-                self.call(shell, name, &given, ask.fresh).await
+                self.call(shell, name, &given, ask.asking()).await
             }
             ShellVerb::Search { words, limit, ask } => {
-                let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                let catalog = self.gather(shell, ask.asking(), &|_| true).await;
                 self.warn_of_failures(&catalog);
                 Ok(self.search(&catalog, &words.join(" "), usize::from(*limit)))
             }
             ShellVerb::Tokens { ask } => {
-                let catalog = self.gather(shell, ask.fresh, &|_| true).await;
+                let catalog = self.gather(shell, ask.asking(), &|_| true).await;
                 self.warn_of_failures(&catalog);
                 Ok(self.tokens(shell, &catalog))
             }
@@ -221,22 +244,36 @@ impl Run {
     async fn gather(
         &self,
         shell: &Shell,
-        fresh: bool,
+        asking: Asking,
         wanted: &dyn Fn(&crate::core::upstream::Upstream) -> bool,
     ) -> Catalog {
-        let gather = || {
-            let gather = Catalog::gather(shell, self.face, fresh, wanted);
+        let gather = |asking| {
+            let gather = Catalog::gather(shell, self.face, asking, wanted);
             self.screen.while_waiting("asking the servers", || shell.starting(), gather)
         };
-        let catalog = gather().await;
+        let catalog = gather(asking).await;
         match login::go_through(self.screen, catalog.logins()).await {
-            true => gather().await,
+            true => gather(Asking::Failed).await,
             false => catalog,
         }
     }
 
+    /// Says in one line which servers were not asked because they failed a short while ago.
+    fn name_unasked(&self, catalog: &Catalog) {
+        let unasked: Vec<_> = catalog
+            .failed_before()
+            .map(|(label, error)| format!("{label} ({})", error.problem.lines().next().unwrap_or_default()))
+            .collect();
+        if !unasked.is_empty() {
+            let line = format!("could not be asked: {}; --fresh asks again", unasked.join(", "));
+            let _ = writeln!(io::stderr(), "{}", self.manner.message(&self.manner.warning(&line)));
+        }
+    }
+
     fn warn_of_failures(&self, catalog: &Catalog) {
-        let mut failures = catalog.failures().peekable();
+        self.name_unasked(catalog);
+        let unasked: Vec<_> = catalog.failed_before().map(|(label, _)| label).collect();
+        let mut failures = catalog.failures().filter(|(label, _)| !unasked.contains(label)).peekable();
         if failures.peek().is_none() {
             return;
         }
@@ -250,10 +287,10 @@ impl Run {
     }
 
     /// As [`Self::gather`], but only servers that can have a thing of this name are wanted.
-    async fn gather_for(&self, shell: &Shell, fresh: bool, name: &str) -> Catalog {
+    async fn gather_for(&self, shell: &Shell, asking: Asking, name: &str) -> Catalog {
         let from = |upstream: &crate::core::upstream::Upstream| catalog::may_have(self.face, upstream, name);
         let named = shell.upstreams().iter().any(|upstream| from(upstream));
-        self.gather(shell, fresh, &|upstream| !named || from(upstream)).await
+        self.gather(shell, asking, &|upstream| !named || from(upstream)).await
     }
 
     /// The word for a toolbox or namespace.

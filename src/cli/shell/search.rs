@@ -39,7 +39,8 @@ impl Run {
         }
         if found.is_empty() {
             if status == 0 && !self.manner.quiet {
-                let _ = writeln!(io::stderr(), "{}", self.screen.text(&self.nothing(catalog, query)));
+                let nothing = self.screen.text(&self.nothing(catalog, query));
+                let _ = writeln!(io::stderr(), "{}", self.manner.message(&nothing));
             }
             return Said { text: String::new(), status };
         }

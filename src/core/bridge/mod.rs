@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use self::call::{CallMachine, Effects, Event, Next};
-use self::params::Speaker;
+use self::params::{Params, Speaker};
 pub(super) use self::questions::Needed;
 use self::questions::{input_required, missing, refuse_missing, request, visits};
 use self::seal::{Seal, Sealed, State, params_digest};
@@ -34,12 +34,12 @@ use super::engine::Engine;
 use super::gate::Turn;
 use super::modern::ModernCall;
 use super::reply::Reply;
-use super::session::{ClientSession, Question};
-use crate::json::{Node, Scanner, quote};
-use crate::protocol::era::{ALL_CAPABILITIES, log_level};
+use super::session::{ClientSession, Question, Ticket};
+use crate::json::{Change, Node, Raw, Scanner, quote};
+use crate::protocol::era::{ALL_CAPABILITIES, modern_meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::Progress;
-use crate::transport::peer::{Answer, Deadline, Lost, OnAnswer};
+use crate::transport::peer::{Answer, Awaits, Deadline, Lost, OnAnswer};
 
 /// Turns the answer into the reply.
 pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
@@ -49,8 +49,9 @@ pub struct Call {
     engine: Weak<Engine>,
     connection: Arc<Connection>,
     method: &'static str,
-    /// The parameters for the upstream, apart from `_meta`.
-    params: String,
+    /// The parameters of a legacy client's call, apart from `_meta`, to be sent again with what the upstream
+    /// asks for. A modern client calls again itself.
+    params: Option<String>,
     /// The metadata of a modern client's call; `None` for a legacy client.
     modern: Option<Arc<ModernCall>>,
     stage: Mutex<Stage>,
@@ -72,38 +73,59 @@ struct Right {
 }
 
 impl Call {
-    /// Sends a call to an upstream. `params` are in the upstream's form.
+    /// Sends a call to an upstream, with these changes to its parameters.
     pub(super) fn launch(
         engine: &Arc<Engine>,
         connection: &Arc<Connection>,
         method: &'static str,
-        params: String,
+        given: Node<'_>,
+        changes: &[Change<'_>],
         reply: Reply,
         finish: Finish,
     ) {
-        let (engine, way, modern) = (Arc::downgrade(engine), connection.clone(), reply.modern().cloned());
-        in_turn(connection, modern.clone().as_deref(), false, move |turn| {
-            let machine = CallMachine::new(modern.is_some(), Right { reply, _turn: turn });
-            let stage = Stage { machine, finish: Some(finish), upstream_id: None, asking: None };
-            let stage = Mutex::new(stage);
-            let call = Arc::new(Self { engine, connection: way, method, params, modern, stage });
-            call.send(&call.params);
+        let turn = match takes_turns(connection, reply.modern()) {
+            true => connection.gate.turn(),
+            false => Some(Turn::free()),
+        };
+        let engine = Arc::downgrade(engine);
+        if let Some(turn) = turn {
+            return Self::begin(engine, connection, method, Params { given, changes }, reply, finish, turn);
+        }
+        let (way, given) = (connection.clone(), Raw::own(given.with(changes)));
+        connection.gate.wait(move |turn| {
+            let params = Params { given: given.root(), changes: &[] };
+            Self::begin(engine, &way, method, params, reply, finish, turn);
         });
+    }
+
+    /// Sends the call for the first time.
+    fn begin(
+        engine: Weak<Engine>,
+        connection: &Arc<Connection>,
+        method: &'static str,
+        params: Params<'_>,
+        reply: Reply,
+        finish: Finish,
+        turn: Turn,
+    ) {
+        let (session, key, modern) = (reply.session().clone(), reply.key(), reply.modern().cloned());
+        let own = modern.is_none().then(|| params.given.with(params.changes));
+        let machine = CallMachine::new(modern.is_some(), Right { reply, _turn: turn });
+        let stage = Mutex::new(Stage { machine, finish: Some(finish), upstream_id: None, asking: None });
+        let call = Self { engine, connection: connection.clone(), method, params: own, modern, stage };
+        Arc::new(call).send(&session, key, params);
     }
 
     /// Sends the call, or sends it again with what the upstream asked for, if the client still wants the
     /// answer.
-    fn send(self: &Arc<Self>, params: &str) {
-        let Some((session, key)) = self.client() else { return };
-        let mut scanner = Scanner::default();
-        let params = scanner.scan_str(params).expect("written as valid JSON").root();
+    fn send(self: &Arc<Self>, session: &Arc<ClientSession>, key: Ticket, params: Params<'_>) {
         let (connection, version) = (&self.connection, self.connection.version());
-        let speaker = match &self.modern {
-            Some(modern) => Speaker { capabilities: None, level: modern.log_level },
-            None => {
-                let capabilities = session.hello().map_or(ALL_CAPABILITIES, |hello| &hello.capabilities);
-                let level = session.log_level().as_deref().and_then(log_level);
-                Speaker { capabilities: Some(params::without_tasks(capabilities)), level }
+        let speaker = match (&self.modern, session.hello()) {
+            (Some(modern), _) => Speaker { meta: None, level: modern.log_level },
+            (None, hello) => {
+                let unknown = || format!("{{{}}}", modern_meta(ALL_CAPABILITIES)).into();
+                let meta = hello.map_or_else(unknown, |hello| hello.modern_meta.as_str().into());
+                Speaker { meta: Some(meta), level: session.severity() }
             }
         };
         if !version.is_modern()
@@ -111,22 +133,22 @@ impl Call {
         {
             connection.want_level(level);
         }
-        let token = Progress::asked(params).map(|progress| progress.token.raw().into());
+        let token = Progress::asked(params.given).map(|progress| progress.token.raw().into());
         let wants_progress = token.is_some();
         let caller = Caller {
             session: Some(session.clone()),
-            key: Some(key.clone()),
+            key: Some(key),
             progress: token,
             call: Some(self.clone()),
         };
-        let call = self.clone();
-        let on_answer: OnAnswer = Box::new(move |answer| call.take(Event::Answered(answer)));
         let id = connection.peer.reserve();
         self.stage.lock().upstream_id = Some(id);
-        let opened = connection.peer.open(id, caller, connection.deadline(&session), on_answer);
+        let opened =
+            connection.peer.open(id, caller, connection.deadline(session), OnAnswer::Tell(self.clone()));
         if let Some(opened) = opened
-            && session.goes_to(&key, connection, id)
+            && session.goes_to(key, connection, id)
         {
+            connection.log_request(self.method);
             opened.send(self.method, |out, id| {
                 params::write(out, params, version, &speaker, wants_progress.then_some(id));
             });
@@ -134,10 +156,10 @@ impl Call {
     }
 
     /// The client and the key of its request, as long as the client wants the answer.
-    fn client(&self) -> Option<(Arc<ClientSession>, Arc<str>)> {
+    fn client(&self) -> Option<(Arc<ClientSession>, Ticket)> {
         let stage = self.stage.lock();
         let reply = &stage.machine.right()?.reply;
-        reply.is_wanted().then(|| (reply.session().clone(), reply.key().clone()))
+        reply.is_wanted().then(|| (reply.session().clone(), reply.key()))
     }
 
     /// Takes an event and carries out its effects.
@@ -168,7 +190,12 @@ impl Call {
                 let (call, result) = (self.clone(), result.raw().to_owned());
                 tokio::spawn(async move { call.ask_client(&result).await });
             }
-            Next::SendAgain(params) => self.send(&params),
+            Next::SendAgain(params) => {
+                if let Some((session, key)) = self.client() {
+                    let params = Raw::own(params);
+                    self.send(&session, key, Params { given: params.root(), changes: &[] });
+                }
+            }
             Next::Replay(early) => early.replay(|answer| self.take(Event::Answered(answer))),
             Next::Cancel(reason) => {
                 if let Some(id) = self.upstream_id() {
@@ -191,7 +218,7 @@ impl Call {
         let mut scanner = Scanner::default();
         // The result is scanned on its own, because the questions are nested too deep in the whole answer.
         let result = scanner.scan_str(result.raw()).expect("validated when it was read").root();
-        let missing = missing(result, reply.modern().map_or("{}", |modern| &modern.capabilities));
+        let missing = missing(result, reply.modern().map_or("{}", |modern| &modern.client.capabilities));
         if !missing.is_empty() {
             return refuse_missing(reply, &missing);
         }
@@ -203,7 +230,7 @@ impl Call {
     /// Asks a modern client to send its user to the pages that a legacy upstream requires, and to call again.
     fn visit_first(&self, right: Right, error: Node<'_>) {
         let Right { reply, _turn } = right;
-        if !reply.modern().is_some_and(|modern| Needed::PAGE.is_in(&modern.capabilities)) {
+        if !reply.modern().is_some_and(|modern| Needed::PAGE.is_in(&modern.client.capabilities)) {
             return refuse_missing(reply, &[Needed::PAGE].into());
         }
         let sealed = self.seal(&reply, State::Refused(error.raw().to_owned()));
@@ -264,10 +291,11 @@ impl Call {
         let responses = params.get("inputResponses").map_or("{}", Node::raw).to_owned();
         let token: Option<Box<str>> = Progress::asked(params).map(|progress| progress.token.raw().into());
         let crowded = self.stage.lock().machine.is_crowded();
-        let (connection, modern) = (self.connection.clone(), self.modern.clone());
-        in_turn(&connection, modern.as_deref(), crowded, move |turn| {
+        let connection = self.connection.clone();
+        let takes_turns = takes_turns(&connection, self.modern.as_ref());
+        let go = move |turn| {
             if let Some(id) = self.upstream_id() {
-                let (session, key) = (reply.session().clone(), reply.key().clone());
+                let (session, key) = (reply.session().clone(), reply.key());
                 let call = Some(self.clone());
                 let caller = Caller { session: Some(session), key: Some(key), call, progress: token };
                 self.connection.peer.replace(id, caller);
@@ -275,7 +303,13 @@ impl Call {
             let mut scanner = Scanner::default();
             let responses = scanner.scan_str(&responses).expect("a part of valid JSON").root();
             self.take(Event::Returned { responses, right: Right { reply, _turn: turn } });
-        });
+        };
+        match takes_turns {
+            false => go(Turn::free()),
+            // The question may belong to the call that has the turn.
+            true if crowded => go(connection.gate.at_once()),
+            true => connection.gate.wait(go),
+        }
     }
 
     /// Asks a legacy client what a modern upstream wants to know, and sends the call again with the answers.
@@ -286,7 +320,7 @@ impl Call {
         let mut responses = Vec::new();
         for (name, request) in result.get("inputRequests").into_iter().flat_map(Node::members) {
             let method = request.get("method").and_then(Node::as_str).unwrap_or_default();
-            let outcome = self.ask(&session, &key, &method, request.get("params")).await;
+            let outcome = self.ask(&session, key, &method, request.get("params")).await;
             if self.client().is_none() {
                 return;
             }
@@ -304,14 +338,15 @@ impl Call {
         }
         let responses = format!("{{{}}}", responses.join(","));
         let state = result.get("requestState").map(Node::raw);
-        self.take(Event::Brought(params::again(&self.params, &responses, state)));
+        let params = self.params.as_deref().unwrap_or("{}");
+        self.take(Event::Brought(params::again(params, &responses, state)));
     }
 
     /// Asks a legacy client a question on behalf of its request with this key, and waits for the raw result.
     async fn ask(
         &self,
         session: &Arc<ClientSession>,
-        key: &Arc<str>,
+        key: Ticket,
         method: &str,
         params: Option<Node<'_>>,
     ) -> Result<String, String> {
@@ -332,18 +367,15 @@ impl Call {
             (Some(params), id) => params.write_with(out, &[("elicitationId", id)]),
         };
         let (send, receive) = oneshot::channel();
-        let on_answer: OnAnswer = Box::new(move |answer| {
+        let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(match answer {
                 Answer::Result(result) => Ok(result.raw().to_owned()),
                 Answer::Error(error) => Err(error.raw().to_owned()),
                 Answer::Lost(lost) => Err(lost.to_string()),
             });
         });
-        let question = Question {
-            connection: Arc::downgrade(&self.connection),
-            progress: None,
-            call: Some(key.clone()),
-        };
+        let question =
+            Question { connection: Arc::downgrade(&self.connection), progress: None, call: Some(key) };
         let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
         drop(engine);
         let _asking = Asking::new(&self.connection, session);
@@ -360,31 +392,26 @@ impl Call {
     /// Seals the state that a modern client brings back with the same parameters.
     fn seal(&self, reply: &Reply, state: State) -> String {
         let Some(engine) = self.engine.upgrade() else { return String::new() };
-        let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref());
+        let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref()).unwrap_or("{}");
         engine.bridge.seal.seal(&Sealed {
             principal: reply.session().workspace.principal.clone(),
             method: self.method.to_owned(),
-            digest: params_digest(own_params.unwrap_or(&self.params)),
+            digest: params_digest(own_params),
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
             state,
         })
     }
 }
 
-/// Calls `go` when it is the call's turn at this upstream, or at once if calls need not take turns. A
-/// `crowded` call must not wait, because its question may belong to the call that has the turn.
-fn in_turn(
-    connection: &Arc<Connection>,
-    modern: Option<&ModernCall>,
-    crowded: bool,
-    go: impl FnOnce(Turn) + Send + 'static,
-) {
-    let can_be_asked = modern.is_some_and(ModernCall::can_be_asked);
-    match connection.asks_at_large() && can_be_asked {
-        false => go(Turn::free()),
-        true if crowded => go(connection.gate.at_once()),
-        true => connection.gate.wait(go),
+impl Awaits for Call {
+    fn answered(self: Arc<Self>, answer: Answer<'_>) {
+        self.take(Event::Answered(answer));
     }
+}
+
+/// Whether calls of this client take turns at this upstream, because its questions do not show whose they are.
+fn takes_turns(connection: &Connection, modern: Option<&Arc<ModernCall>>) -> bool {
+    modern.is_some_and(|modern| modern.client.can_be_asked) && connection.asks_at_large()
 }
 
 /// What returning clients need: the key for sealed states, the states that were used, and the parked calls.

@@ -1,12 +1,21 @@
 //! The parameters of a call in the form that the upstream's era requires. Everything here is pure.
 
-use crate::json::{Node, Scanner};
-use crate::protocol::era::{LOG_LEVELS, TASKS, Version, meta, modern_meta};
+use std::borrow::Cow;
+
+use crate::json::{Change, Changes, Node, Raw};
+use crate::protocol::era::{LOG_LEVELS, Version, meta};
+
+/// The parameters of a client's call, and what the gateway changes about them.
+#[derive(Clone, Copy)]
+pub(super) struct Params<'a> {
+    pub(super) given: Node<'a>,
+    pub(super) changes: &'a [Change<'a>],
+}
 
 /// What a request to an upstream says about the client.
-pub(super) struct Speaker {
-    /// The capabilities of a legacy client. A modern client has declared its own in the request.
-    pub(super) capabilities: Option<String>,
+pub(super) struct Speaker<'a> {
+    /// The `_meta` by which a modern upstream gets to know a legacy client. A modern client has said it itself.
+    pub(super) meta: Option<Cow<'a, str>>,
     /// The lowest severity of log messages that the client wants, as an index into the list of levels.
     pub(super) level: Option<usize>,
 }
@@ -15,90 +24,88 @@ pub(super) struct Speaker {
 /// if it wants progress.
 pub(super) fn write(
     out: &mut Vec<u8>,
-    params: Node<'_>,
+    params: Params<'_>,
     version: Version,
-    speaker: &Speaker,
+    speaker: &Speaker<'_>,
     token: Option<u64>,
 ) {
-    let own_meta = params.get("_meta").filter(|own| own.is_object());
+    let own_meta = params.given.get("_meta").filter(|own| own.is_object());
     let text = meta_for(own_meta, version, speaker, token);
-    let gone = |key| (key, None);
-    let changes: &[(&str, Option<&str>)] = match (text.as_str(), version.is_modern()) {
-        ("{}", false) => &[gone("_meta"), gone("inputResponses"), gone("requestState")],
-        (text, false) => &[("_meta", Some(text)), gone("inputResponses"), gone("requestState")],
+    let mut changes = Changes::new(params.changes);
+    if let Some(text) = &text {
+        changes.add("_meta", text.as_deref());
+    }
+    if !version.is_modern() {
+        changes.add("inputResponses", None);
+        changes.add("requestState", None);
+    } else if speaker.meta.is_some() {
         // A legacy task is not a modern one.
-        (text, true) if speaker.capabilities.is_some() => &[("_meta", Some(text)), gone("task")],
-        (text, true) => &[("_meta", Some(text))],
-    };
-    params.write_with(out, changes);
+        changes.add("task", None);
+    }
+    params.given.write_with(out, &changes);
 }
 
 /// The parameters of a call that is sent again with what the upstream asked for.
 pub(super) fn again(params: &str, responses: &str, state: Option<&str>) -> String {
-    let mut scanner = Scanner::default();
-    let params = scanner.scan_str(params).expect("written as valid JSON").root();
-    let mut text = Vec::new();
-    params.write_with(&mut text, &[("inputResponses", Some(responses)), ("requestState", state)]);
-    String::from_utf8(text).expect("written from UTF-8 texts")
+    Raw::own(params).root().with(&[("inputResponses", Some(responses)), ("requestState", state)])
 }
 
-/// The `_meta` that the upstream's era requires.
-fn meta_for(own: Option<Node<'_>>, version: Version, speaker: &Speaker, token: Option<u64>) -> String {
-    let mut empty = Scanner::default();
-    let own = own.unwrap_or_else(|| empty.scan_str("{}").expect("an empty object").root());
-    let token = token.map(|token| token.to_string());
-    let mut changes: Vec<(&str, Option<&str>)> = Vec::new();
-    if let Some(token) = &token {
-        changes.push(("progressToken", Some(token)));
+/// The change that makes the client's own `_meta` one of the upstream's era, if any is needed: another text, or
+/// none.
+fn meta_for<'a>(
+    own: Option<Node<'_>>,
+    version: Version,
+    speaker: &'a Speaker<'_>,
+    token: Option<u64>,
+) -> Option<Option<Cow<'a, str>>> {
+    const MODERN: [&str; 4] = [meta::VERSION, meta::CLIENT_INFO, meta::CAPABILITIES, meta::LOG_LEVEL];
+    // In most calls there is nothing to write: the client's `_meta` goes, stays, or was prepared.
+    let own = match (version.is_modern(), &speaker.meta) {
+        (false, _) => match own.filter(|own| own.members().any(|(key, _)| !MODERN.contains(&&*key))) {
+            Some(own) => Some(own),
+            None => return Some(None),
+        },
+        (true, None) if token.is_none() => return None,
+        (true, Some(prepared)) if own.is_none() && speaker.level.is_none() => {
+            return Some(Some(Cow::Borrowed(prepared)));
+        }
+        (true, _) => own,
+    };
+    let number = token.map(|token| token.to_string());
+    let mut changes = Changes::new(&[]);
+    if number.is_some() {
+        changes.add("progressToken", number.as_deref());
     }
     if !version.is_modern() {
-        changes.extend(
-            [meta::VERSION, meta::CLIENT_INFO, meta::CAPABILITIES, meta::LOG_LEVEL].map(|key| (key, None)),
-        );
+        MODERN.iter().for_each(|key| changes.add(key, None));
     }
-    let mut text = Vec::new();
-    own.write_with(&mut text, &changes);
-    let mut text = String::from_utf8(text).expect("written from UTF-8 texts");
-    if let Some(capabilities) = speaker.capabilities.as_ref().filter(|_| version.is_modern()) {
-        let mut more = modern_meta(capabilities);
-        if let Some(level) = speaker.level {
-            more.push_str(&format!(",\"{}\":\"{}\"", meta::LOG_LEVEL, LOG_LEVELS[level]));
-        }
-        let comma = if text == "{}" { "" } else { "," };
-        text.insert_str(1, &format!("{more}{comma}"));
-    }
-    text
-}
-
-/// The capabilities of a legacy client for a modern upstream. The tasks extension is removed, because a
-/// legacy client cannot know its modern meaning.
-pub(super) fn without_tasks(capabilities: &str) -> String {
-    let mut scanner = Scanner::default();
-    let extensions = match scanner.scan_str(capabilities) {
-        Ok(doc) => doc.root().get("extensions").filter(|extensions| extensions.get(TASKS).is_some()),
-        Err(_) => None,
+    let Some(prepared) = speaker.meta.as_ref().filter(|_| version.is_modern()) else {
+        return own.map(|own| Some(Cow::Owned(own.with(&changes))));
     };
-    let Some(extensions) = extensions else { return capabilities.to_owned() };
-    let (mut others, mut text) = (Vec::new(), Vec::new());
-    extensions.write_with(&mut others, &[(TASKS, None)]);
-    let others = String::from_utf8(others).expect("written from UTF-8 texts");
-    let mut scanner = Scanner::default();
-    let root = scanner.scan_str(capabilities).expect("scanned just now").root();
-    root.write_with(&mut text, &[("extensions", Some(&others))]);
-    String::from_utf8(text).expect("written from UTF-8 texts")
+    let mut text = prepared.strip_suffix('}').expect("an object").to_owned();
+    if let Some(level) = speaker.level {
+        text.push_str(&format!(",\"{}\":\"{}\"", meta::LOG_LEVEL, LOG_LEVELS[level]));
+    }
+    match own.map(|own| own.with(&changes)).filter(|own| own != "{}") {
+        Some(own) => text.extend([",", &own[1..]]),
+        None => text.push('}'),
+    }
+    Some(Some(Cow::Owned(text)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::Scanner;
+    use crate::protocol::era::modern_meta;
 
     #[test]
     fn an_upstream_reads_parameters_of_its_era() {
         let modern_meta = modern_meta("{}");
         let given = r#"{"name":"t","task":{},"_meta":{"progressToken":"p","x":1},"requestState":"s","inputResponses":{}}"#;
         let own = r#"{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#;
-        let legacy_client = || Speaker { capabilities: Some("{}".into()), level: None };
-        let modern_client = || Speaker { capabilities: None, level: Some(3) };
+        let legacy_client = || Speaker { meta: Some(Cow::Owned(format!("{{{modern_meta}}}"))), level: None };
+        let modern_client = || Speaker { meta: None, level: Some(3) };
         for (params, version, speaker, token, expected) in [
             (
                 given,
@@ -130,7 +137,7 @@ mod tests {
         ] {
             let (mut scanner, mut out) = (Scanner::default(), Vec::new());
             let node = scanner.scan_str(params).expect("JSON").root();
-            write(&mut out, node, version, &speaker, token);
+            write(&mut out, Params { given: node, changes: &[] }, version, &speaker, token);
             assert_eq!(String::from_utf8_lossy(&out), expected, "{params} for {version:?}");
         }
     }
@@ -142,20 +149,6 @@ mod tests {
             (None, r#"{"name":"t","inputResponses":{"a":1}}"#),
         ] {
             assert_eq!(again(r#"{"name":"t","requestState":"old"}"#, r#"{"a":1}"#, state), expected);
-        }
-    }
-
-    #[test]
-    fn a_legacy_client_has_no_tasks_of_the_modern_era() {
-        for (capabilities, expected) in [
-            ("{}", "{}"),
-            (r#"{"extensions":{"x":{}}}"#, r#"{"extensions":{"x":{}}}"#),
-            (
-                r#"{"roots":{},"extensions":{"x":{},"io.modelcontextprotocol/tasks":{}}}"#,
-                r#"{"roots":{},"extensions":{"x":{}}}"#,
-            ),
-        ] {
-            assert_eq!(without_tasks(capabilities), expected);
         }
     }
 }

@@ -23,7 +23,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
-use super::session::ClientSession;
+use super::session::{ClientSession, Ticket};
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
 use crate::config::{Redactor, Transport};
@@ -61,8 +61,8 @@ pub struct Connection {
 pub struct Caller {
     /// The client; `None` for our own requests.
     pub session: Option<Arc<ClientSession>>,
-    /// The key of the request in the client's session.
-    pub key: Option<Arc<str>>,
+    /// The client's request.
+    pub key: Option<Ticket>,
     /// The state of a call between the eras.
     pub call: Option<Arc<Call>>,
     /// The client's own progress token, raw.
@@ -183,6 +183,11 @@ impl Connection {
         self.ask_for(method, params, None, |result| result.raw().to_owned()).await
     }
 
+    /// Logs that the upstream is sent a request.
+    pub(super) fn log_request(&self, method: &str) {
+        tracing::debug!("[{}] is sent {method}", self.upstream);
+    }
+
     /// Sends a request of our own and returns what `read` makes of its result.
     pub(super) async fn ask_for<R: Send + 'static>(
         self: &Arc<Self>,
@@ -197,6 +202,7 @@ impl Connection {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(self.capabilities())),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(self.capabilities()), &params[1..]),
         };
+        self.log_request(method);
         let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
         answer.map_err(|error| match error {
             CallError::Lost(lost) => lost.into(),

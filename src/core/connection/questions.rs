@@ -1,13 +1,15 @@
 //! The upstream's open questions to clients: the ids on both sides, and the clients whose calls are paused
 //! meanwhile. `relay` asks clients of the same era, `bridge` the others.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::Connection;
 use crate::core::session::ClientSession;
+use crate::hash::HashMap;
+use crate::protocol::message::Id;
 use crate::transport::peer::Paused;
 
 /// The open questions of an upstream.
@@ -16,7 +18,7 @@ use crate::transport::peer::Paused;
 #[derive(Default)]
 pub(in crate::core) struct Questions {
     /// For each id of the upstream, our id towards the client and the client.
-    open: Mutex<HashMap<Arc<str>, Asked>>,
+    open: Mutex<HashMap<Id, Asked>>,
     /// The clients that are being asked something.
     pub(super) asked: Arc<Paused>,
 }
@@ -24,18 +26,19 @@ pub(in crate::core) struct Questions {
 impl Questions {
     /// Records a question before its client is asked. Returns `false` if another open question has the same
     /// id.
-    pub(in crate::core) fn add(&self, id: Arc<str>, ours: u64, session: &Arc<ClientSession>) -> bool {
-        let mut open = self.open.lock();
-        let is_new = !open.contains_key(&id);
-        if is_new {
-            open.insert(id, (ours, session.clone()));
+    pub(in crate::core) fn add(&self, id: &Id, ours: u64, session: &Arc<ClientSession>) -> bool {
+        match self.open.lock().entry(id.key()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert((ours, session.clone()));
+                true
+            }
         }
-        is_new
     }
 
     /// Removes a question that was answered or cancelled, and returns our id and the client.
-    pub(in crate::core) fn remove(&self, id: &str) -> Option<(u64, Arc<ClientSession>)> {
-        self.open.lock().remove(id)
+    pub(in crate::core) fn remove(&self, id: &Id) -> Option<(u64, Arc<ClientSession>)> {
+        self.open.lock().remove(&id.key())
     }
 
     /// Whether any client is being asked something.

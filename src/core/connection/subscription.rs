@@ -114,7 +114,7 @@ impl Connection {
             quoted(uris),
         );
         let (id, connection) = (self.peer.reserve(), Arc::downgrade(self));
-        let on_end: OnAnswer = Box::new(move |answer| {
+        let on_end = OnAnswer::run(move |answer| {
             if let Some(connection) = connection.upgrade() {
                 connection.subscription_ended(id, &answer);
             }

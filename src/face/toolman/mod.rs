@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fit::Listing;
+use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
 use super::{FoundThing, Viewer, find, name_limits, reading};
@@ -116,11 +116,11 @@ impl Toolman {
              that nothing fits; other words for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\n\
              Servers:\n"
         );
-        let mut rows: Vec<(String, String)> = Vec::new();
+        let mut rows: Vec<ListingRow> = Vec::new();
         for server in self.config.servers.iter().filter(|server| !server.namespace.is_empty()) {
-            let row = format!("- {}", one_line(&server.namespace));
-            if !rows.iter().any(|(known, _)| *known == row) {
-                rows.push((row, String::new()));
+            let head = format!("- {}", one_line(&server.namespace));
+            if !rows.iter().any(|row| row.head == head) {
+                rows.push(ListingRow { head, about: About::Text(String::new()) });
             }
         }
         let omitted = |count| format!("- … and {count} more");
@@ -658,7 +658,7 @@ impl Exposure for Toolman {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.find_tool() } else { String::new() };
-        let viewer = Viewer { client, params: Node::empty(), modern, renders_apps: false, settled: true };
+        let viewer = Viewer::new(client, modern);
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
     }
 

@@ -48,6 +48,10 @@ impl Face for Workbench {
         self.toolbox(group).map_or("", |toolbox| &toolbox.description)
     }
 
+    fn is_introduced_by_tools(&self, group: &str) -> bool {
+        self.about(group).is_empty()
+    }
+
     fn part(&self, part: &Part) -> Option<Arc<dyn Face>> {
         let Some(toolbox) = &part.toolbox else {
             let mut config = self.config.clone();

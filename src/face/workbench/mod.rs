@@ -275,8 +275,7 @@ impl Exposure for Workbench {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let params = Node::empty();
-        let viewer = Viewer { client, params, modern, renders_apps: false, settled: true };
+        let viewer = Viewer::new(client, modern);
         self.meta_tools(&viewer) + &reading::adds(self.offloading(), &viewer)
     }
 

@@ -3,8 +3,8 @@
 
 use super::arguments::MOST_DESCRIBED;
 use super::{Meta, Mode, Workbench};
-use crate::config::MetaTools;
-use crate::face::fit::Listing;
+use crate::config::{MetaTools, Toolbox};
+use crate::face::fit::{About, Listing, ListingRow};
 use crate::face::own_tool::{Effect, OwnTool};
 use crate::face::{Viewer, find, reading};
 use crate::json::quote;
@@ -31,7 +31,7 @@ impl Workbench {
             (_, Mode::Flat) => {
                 let how = "All tools are in your tool list already, named toolbox__server__tool; there is nothing to open.";
                 let head = "Tools of many MCP servers, grouped in toolboxes.\n\nToolboxes:\n";
-                return self.listing(head, &format!("\n{how}{find}"));
+                return self.listing(viewer, head, &format!("\n{how}{find}"));
             }
             (_, Mode::Dynamic) => format!(
                 "Call {open} {{\"toolbox_name\": {example}}} to open a toolbox. Its tools then appear in your tool list, \
@@ -58,17 +58,17 @@ impl Workbench {
             }
             false => "",
         };
-        self.listing("Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n",
-            &format!("\n{how}{describe} {closing}{find}"))
+        let head = "Tools of many MCP servers, grouped in toolboxes that you open when you need them.\n\nToolboxes:\n";
+        self.listing(viewer, head, &format!("\n{how}{describe} {closing}{find}"))
     }
 
     /// The definitions of the meta-tools that a client sees, separated by commas.
     pub fn meta_tools(&self, viewer: &Viewer<'_>) -> String {
         let mode = self.mode_for(viewer);
-        self.listed(viewer).map(|meta| self.definition(meta, mode)).collect::<Vec<_>>().join(",")
+        self.listed(viewer).map(|meta| self.definition(meta, mode, viewer)).collect::<Vec<_>>().join(",")
     }
 
-    fn definition(&self, meta: Meta, mode: Mode) -> String {
+    fn definition(&self, meta: Meta, mode: Mode, viewer: &Viewer<'_>) -> String {
         let (title, effect) = match meta {
             Meta::Open | Meta::ClassicOpen => ("Open toolbox", Effect::Opens),
             Meta::Use | Meta::ClassicUse => ("Use tool", Effect::Uses),
@@ -78,12 +78,12 @@ impl Workbench {
             Meta::ClassicList => ("List toolboxes", Effect::Lists),
             Meta::ClassicClose => ("Close toolbox", Effect::Closes),
         };
-        let (description, input_schema) = (self.description(meta, mode), self.input_schema(meta));
+        let (description, input_schema) = (self.description(meta, mode, viewer), self.input_schema(meta));
         let name = meta.name();
         OwnTool { name, title, effect, description: &description, input_schema: &input_schema }.definition()
     }
 
-    fn description(&self, meta: Meta, mode: Mode) -> String {
+    fn description(&self, meta: Meta, mode: Mode, viewer: &Viewer<'_>) -> String {
         let example = self.example();
         let open = match self.config.search {
             true => "a toolbox, which opens by itself",
@@ -99,7 +99,7 @@ impl Workbench {
                     "Open a toolbox: a group of MCP servers. {then} Opening twice does no harm. \
                      Example: {{\"toolbox_name\": {example}}}\n\nToolboxes:\n"
                 );
-                self.listing(&head, "")
+                self.listing(viewer, &head, "")
             }
             Meta::Use => format!(
                 "Call a tool of {open}. Example: {{\"tool\": {{\"toolbox\": {example}, \"server\": \
@@ -202,26 +202,17 @@ impl Workbench {
                     true => servers.join(", "),
                     false => format!("{} ({})", servers.join(", "), toolbox.description),
                 };
-                (format!("- {}", toolbox.name), one_line(&about))
+                ListingRow { head: format!("- {}", toolbox.name), about: About::Text(one_line(&about)) }
             })
             .collect();
         let omitted = |count| format!("- … and {count} more");
         Listing { head: &head, rows: &rows, omitted: &omitted, tail: "" }.fit(self.config.instructions_limit)
     }
 
-    fn listing(&self, head: &str, tail: &str) -> String {
-        let rows: Vec<_> = self
-            .config
-            .toolboxes
-            .iter()
-            .map(|toolbox| {
-                let servers = match toolbox.servers.len() {
-                    1 => "1 server".to_owned(),
-                    count => format!("{count} servers"),
-                };
-                (format!("- {} ({servers})", toolbox.name), one_line(&toolbox.description))
-            })
-            .collect();
+    /// The toolboxes, each with its description or, where it has none, with its tools as far as they are known,
+    /// else with its servers.
+    fn listing(&self, viewer: &Viewer<'_>, head: &str, tail: &str) -> String {
+        let rows: Vec<_> = self.config.toolboxes.iter().map(|toolbox| row(toolbox, viewer)).collect();
         let all = match self.config.meta_tools {
             _ if self.is_flat() => "",
             MetaTools::Current => ": open_toolbox with any other name lists all of them",
@@ -242,6 +233,39 @@ impl Workbench {
     fn example(&self) -> String {
         quote(self.config.toolboxes.first().map_or("dev", |toolbox| toolbox.name.as_str()))
     }
+}
+
+fn row(toolbox: &Toolbox, viewer: &Viewer<'_>) -> ListingRow {
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let (name, servers) = (&toolbox.name, counted(toolbox.servers.len(), "server"));
+    if !toolbox.description.is_empty() {
+        let about = About::Text(one_line(&toolbox.description));
+        return ListingRow { head: format!("- {name} ({servers})"), about };
+    }
+    match known_tools(toolbox, viewer) {
+        Some(tools) if !tools.is_empty() => {
+            let head = format!("- {name} ({servers}, {})", counted(tools.len(), "tool"));
+            ListingRow { head, about: About::Names(one_line(&tools.join(", "))) }
+        }
+        _ => {
+            let names: Vec<_> = toolbox.servers.iter().map(|server| server.name.as_str()).collect();
+            let about = About::Names(one_line(&names.join(", ")));
+            ListingRow { head: format!("- {name} ({servers})"), about }
+        }
+    }
+}
+
+/// The names of a toolbox's tools; `None` until those of all its servers are known.
+fn known_tools(toolbox: &Toolbox, viewer: &Viewer<'_>) -> Option<Vec<String>> {
+    let mut tools = Vec::new();
+    for server in &toolbox.servers {
+        let known = viewer.known?.introduction(toolbox.name.as_str(), server.name.as_str())?;
+        tools.extend(known.iter().filter(|name| server.filter.allows(name)).map(|name| name.to_string()));
+    }
+    Some(tools)
 }
 
 fn object(properties: &[(&str, &str)], required: &[&str]) -> String {

@@ -60,7 +60,7 @@ pub(crate) mod fuzzing {
         let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
         let _ = legacy_version(headers);
         if let Ok(meta) = ModernMeta::read(Some(params)) {
-            let (id, method) = (Id::from_number(1), "tools/call".into());
+            let (id, method) = (Id::Number(1), "tools/call".into());
             let _ = agree(headers, &Request { id, method, params: Some(params), meta });
         }
         let marked =
@@ -120,6 +120,8 @@ pub trait Backend: Send + Sync + 'static {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send>;
+    /// Forgets modern clients that nobody has heard of for this long; called every few seconds.
+    fn sweep(&self, idle: Duration);
     /// Handles the shutdown of the server: no more requests come, and subscriptions end with their completion
     /// response.
     fn drain(&self);
@@ -355,6 +357,7 @@ impl<B: Backend> HttpServer<B> {
             let allowed = |caller: &Caller| rule.renewed(caller).is_some_and(exists);
             let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
             ended.iter().for_each(|session| self.backend.close(&session.backend));
+            self.backend.sweep(rule.session_idle_timeout);
         }
     }
 

@@ -435,7 +435,7 @@ impl<R: Receive> Shared<R> {
         let data = failure.status.map(|status| format!("{{\"httpStatus\":{status}}}"));
         let error = error_object(code, &failure.message, data.as_deref());
         let mut out = Vec::new();
-        write_raw_error(&mut out, Some(&Id::from_number(id)), |out| out.extend_from_slice(error.as_bytes()));
+        write_raw_error(&mut out, Some(&Id::Number(id)), |out| out.extend_from_slice(error.as_bytes()));
         self.hand_over(Incoming { message: &out, on: Some(id), lost: Some(failure) });
     }
 

@@ -71,7 +71,7 @@ impl Fake {
                 return String::new();
             }
         };
-        let id = id.raw().to_owned();
+        let id = id.raw().into_owned();
         let result = |body: &str| {
             stream.send(whole_answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{body}}}"#)));
         };
@@ -210,6 +210,8 @@ impl Backend for Shared {
         let id = self.0.run(&token, message, stream);
         Box::new(Cancel(self.0.clone(), id))
     }
+
+    fn sweep(&self, _: std::time::Duration) {}
 
     fn drain(&self) {
         self.0.note("drain");
