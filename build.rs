@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -22,10 +23,28 @@ fn main() {
     println!("cargo::rustc-env=BUILD_COMMIT={}", commit.as_deref().map_or("", short));
     println!("cargo::rustc-env=BUILD_CHANNEL={}", given("MCP_WORKBENCH_CHANNEL").unwrap_or_default());
     println!("cargo::rerun-if-changed=Cargo.toml");
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rustc-env=BUILD_SOURCE={:016x}", source(Path::new("src"), 0));
     for registry in ["npm", "pypi"] {
         let name = published(registry).unwrap_or_default();
         println!("cargo::rustc-env=BUILD_{}={name}", registry.to_uppercase());
     }
+}
+
+/// A number that stands for all source, so that builds can be told apart that have the same version and commit.
+fn source(directory: &Path, before: u64) -> u64 {
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.iter().fold(before, |number, path| match path.is_dir() {
+        true => source(path, number),
+        // The hash of FNV-1a.
+        false => {
+            fs::read(path).unwrap_or_default().iter().fold(number ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+            })
+        }
+    })
 }
 
 /// What we are called in a registry.

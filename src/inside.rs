@@ -29,12 +29,14 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
         cache: None,
         state: None,
         attendance: Attendance::Nobody,
+        daemon: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (stdin, stdout) = (transport::stdio::stdin(), transport::stdio::stdout());
         stdio::run(
             Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
+            None,
             stdin,
             stdout,
             std::future::pending(),

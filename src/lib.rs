@@ -8,6 +8,8 @@ mod cli;
 mod client_files;
 mod config;
 mod core;
+#[cfg(unix)]
+mod daemon;
 mod edit;
 mod face;
 #[cfg(fuzzing)]

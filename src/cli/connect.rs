@@ -1,7 +1,7 @@
 //! `connect` and `disconnect`: our own entry in a client's file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Proposal, Settled, open, refused};
+use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused};
 use super::check::errors;
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client, variables};
@@ -37,6 +37,8 @@ pub(super) struct Order<'a> {
     pub(super) scope: FileScope,
     /// Whether the client's own servers stay.
     pub(super) keep: bool,
+    /// Whether our own file is to say that sessions share the daemon.
+    pub(super) daemon: bool,
     /// The absolute path of the program that the client is to start.
     pub(super) program: &'a Path,
     pub(super) world: &'a World,
@@ -52,7 +54,43 @@ pub(super) fn connect(
     let client = named(order.client)?;
     let path = place(client, order.scope, order.world)?;
     let config = config_to_register(order, file)?;
-    console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))
+    let switched = match order.daemon {
+        true => Some(console.in_turn(&config, |console| switch_daemon_on(order, &config, console))?),
+        false => None,
+    };
+    if switched.as_ref().is_some_and(|(settled, _)| *settled == Settled::Shown) && !console.dry_run {
+        return Ok(Answer::new());
+    }
+    let mut answer = console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))?;
+    answer.extend(switched.map(|(_, own)| ("config".to_owned(), own.into())));
+    Ok(answer)
+}
+
+/// Writes into our own file that all sessions share the daemon.
+fn switch_daemon_on(
+    order: &Order<'_>,
+    config: &Path,
+    console: &mut Console<'_>,
+) -> Result<(Settled, Answer), Failure> {
+    let ours = open(order.face, config, order.world, None)?;
+    let edit = edit::Edit::Set { path: vec!["daemon".to_owned()], value: Value::Boolean(true) };
+    let after = edit::apply(format(order.face), &ours.text, &[edit]).map_err(|refusal| {
+        let hint = "write the key `daemon` by hand; nothing was changed";
+        Failure::configuration(format!("{}: {refusal}", config.display()), hint)
+    })?;
+    let proposal = Proposal {
+        snapshot: &ours.snapshot,
+        format: format(order.face),
+        after: Some(&after),
+        audience: Audience::Usual,
+        secrets: Redactor::default(),
+    };
+    console.plan(
+        "all sessions of this file will share one process, the daemon, and the servers that can be shared",
+    );
+    let mut answer = Answer::new();
+    let settled = console.settle(&proposal, &mut answer, |_| Ok(()))?;
+    Ok((settled, answer))
 }
 
 /// The configuration that the client's entry names. Outside a project that is never the one of the current

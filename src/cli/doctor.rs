@@ -16,7 +16,7 @@ use super::login;
 use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
 use crate::config::locate::{Face, NotFound};
-use crate::gateway::doctor::{Finding, Oddity};
+use crate::gateway::doctor::{Finding, Oddity, Remark};
 use crate::gateway::{Configured, Gateway};
 use crate::text::listed;
 
@@ -40,7 +40,11 @@ pub(super) fn run(
             writeln!(out, "{}", manner.paths(&file.to_string_lossy()))?;
         }
         let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
-        writeln!(out, "{}\n", manner.paths(&path))?;
+        writeln!(out, "{}", manner.paths(&path))?;
+        match daemon_problem(&world) {
+            None => writeln!(out, "the daemon can be used\n")?,
+            Some(problem) => writeln!(out, "the daemon cannot be used: {}\n", manner.paths(&problem))?,
+        }
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
@@ -53,6 +57,8 @@ pub(super) fn run(
             told["version"] = version().into();
             told["config"] = file.to_string_lossy().into();
             told["path"] = world.variable("PATH").into();
+            let problem = daemon_problem(&world);
+            told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
             writeln!(out, "{told}")?;
         }
         false => as_text(face, &findings, (manner, screen), &mut out)?,
@@ -98,6 +104,19 @@ pub(super) fn examine(
     })
 }
 
+/// Why the daemon cannot be used, if it cannot.
+#[cfg(unix)]
+fn daemon_problem(world: &World) -> Option<String> {
+    let checked = runtime().ok()?.block_on(world.daemons().check());
+    checked.err().map(|problem| problem.to_string())
+}
+
+/// Why the daemon cannot be used, if it cannot.
+#[cfg(not(unix))]
+fn daemon_problem(_world: &World) -> Option<String> {
+    Some(super::NO_DAEMON_HERE.to_owned())
+}
+
 /// A finding in words.
 struct ServerRow<'a> {
     finding: &'a Finding,
@@ -132,9 +151,15 @@ fn remark(finding: &Finding) -> Option<String> {
             "it is slow to start; install it instead of having it downloaded at every start".to_owned(),
         );
     }
-    if finding.by_login_shell {
+    if finding.remarks.contains(&Remark::ByLoginShell) {
         remarks.push(
             "its command is not on PATH, but on that of the login shell, which is used; an absolute path is found faster"
+                .to_owned(),
+        );
+    }
+    if finding.remarks.contains(&Remark::KeepsState) {
+        remarks.push(
+            "it keeps what one client does, such as a browser's page; over HTTP all clients share it unless its entry says `\"isolation\": \"session\"`"
                 .to_owned(),
         );
     }

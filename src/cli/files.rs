@@ -124,6 +124,9 @@ While the lock file exists, models see only the definitions in it. Commit it, an
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
+        /// Also write `"daemon": true` into our file: all sessions share one process and its servers
+        #[arg(long)]
+        daemon: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -254,9 +257,10 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         FileVerb::Shape(verb) => {
             shape::run(verb, &shape::OwnFile { face, file: &file?, world }, &mut console)
         }
-        FileVerb::Connect { client, project, keep, .. } => {
-            let (program, scope, keep) = (&program(world), scope(*project), *keep);
-            let order = connect::Order { client, face, own_face, tool_mode, scope, keep, world, program };
+        FileVerb::Connect { client, project, keep, daemon, .. } => {
+            let (program, scope, keep, daemon) = (&program(world), scope(*project), *keep, *daemon);
+            let order =
+                connect::Order { client, face, own_face, tool_mode, scope, keep, daemon, world, program };
             connect::connect(&order, named, &mut console)
         }
         FileVerb::Disconnect { client, project, .. } => {

@@ -6,7 +6,16 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+#[cfg(unix)]
+use std::{
+    fs::{self, File},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
+#[cfg(unix)]
+use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
@@ -15,6 +24,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
+#[cfg(unix)]
+use super::login::rfc3339;
 use crate::core::LIFE;
 
 /// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
@@ -39,6 +50,69 @@ pub(super) fn start(level: LevelFilter, life: bool, wanted: Option<String>) {
     tracing::subscriber::set_global_default(logger).expect("it is started once");
     if let Some(error) = problem {
         tracing::warn!("{VARIABLE} is ignored: {error}");
+    }
+}
+
+/// Logs what the daemon does into a file; into nothing if that cannot be written.
+#[cfg(unix)]
+pub(super) fn start_in(log: Option<&Path>) {
+    let file = Mutex::new(log.and_then(LogFile::open));
+    let write = move |line: &str| {
+        if let Some(file) = &mut *file.lock() {
+            file.write(line);
+        }
+    };
+    let logger = Registry::default().with(level_for_us(LevelFilter::INFO)).with(LineWriter(write));
+    tracing::subscriber::set_global_default(logger).expect("it is started once");
+}
+
+/// A log of limited size, which has one predecessor.
+#[cfg(unix)]
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    /// The size at which the file becomes the predecessor.
+    limit: u64,
+}
+
+/// The most bytes of the daemon's log.
+#[cfg(unix)]
+const LARGEST_LOG: u64 = 10_000_000;
+
+#[cfg(unix)]
+impl LogFile {
+    fn open(path: &Path) -> Option<Self> {
+        Self::limited(path, LARGEST_LOG).ok()
+    }
+
+    fn limited(path: &Path, limit: u64) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        // A link could lead to somebody else's file.
+        let flags = libc::O_NOFOLLOW;
+        let file = File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, size, limit })
+    }
+
+    /// Writes a line with the time before it. An error is ignored, because the daemon works without a log.
+    fn write(&mut self, line: &str) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = format!("{} {line}", rfc3339(now.as_secs()));
+        if self.size + line.len() as u64 > self.limit {
+            let before = self.path.with_extension("log.1");
+            if fs::rename(&self.path, &before).is_ok()
+                && let Ok(next) = Self::limited(&self.path, self.limit)
+            {
+                *self = next;
+            }
+        }
+        if self.size + (line.len() as u64) <= self.limit && self.file.write_all(line.as_bytes()).is_ok() {
+            self.size += line.len() as u64;
+        }
     }
 }
 
@@ -123,8 +197,6 @@ impl Visit for Words {
 mod tests {
     use std::sync::Arc;
 
-    use parking_lot::Mutex;
-
     use super::*;
 
     #[test]
@@ -139,6 +211,28 @@ mod tests {
             let targets = ours(wanted.parse().expect("it is well-formed"));
             assert_eq!(targets.to_string(), expected, "{wanted}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_daemons_log_stays_small_and_private() {
+        let directory = std::env::temp_dir().join(format!("mcp-workbench-log-{}", std::process::id()));
+        let path = directory.join("state/daemon.log");
+        let mut log = LogFile::limited(&path, 100).expect("the directory is made");
+        for number in 0..20 {
+            log.write(&format!("info: line {number}\n"));
+        }
+        let text = |path: &Path| fs::read_to_string(path).expect("it is there");
+        assert!(text(&path).ends_with("info: line 19\n"), "{}", text(&path));
+        for kept in [path.clone(), directory.join("state/daemon.log.1")] {
+            let about = fs::metadata(&kept).expect("it is there");
+            assert!((1..=100).contains(&about.len()), "{}", about.len());
+            assert_eq!(about.permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(directory.join("state")).expect("a directory").count(), 2);
+        // Where it cannot be written, there is none.
+        assert!(LogFile::open(&path.join("below")).is_none());
+        fs::remove_dir_all(&directory).expect("it is ours");
     }
 
     #[test]

@@ -309,7 +309,7 @@ pub(super) fn as_text(login: &KnownLogin) -> String {
 }
 
 /// Seconds of Unix time as a date.
-fn rfc3339(seconds: u64) -> String {
+pub(super) fn rfc3339(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Counting years from March makes a leap day the last day: H. Hinnant, "chrono-compatible date
     // algorithms".

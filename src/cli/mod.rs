@@ -19,7 +19,11 @@ mod load;
 mod lock;
 mod logging;
 mod login;
+#[cfg(unix)]
+mod relay;
 mod reload;
+#[cfg(unix)]
+mod residents;
 mod schema;
 mod screen;
 mod secrets;
@@ -27,6 +31,8 @@ mod serve;
 mod serve_http;
 mod shape;
 mod shell;
+#[cfg(unix)]
+mod status;
 mod version;
 
 use std::ffi::OsString;
@@ -48,6 +54,10 @@ use crate::core::engine;
 use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
 use crate::known_clients::KnownClient;
+
+/// Why there is no daemon on systems that we have none for.
+#[cfg(not(unix))]
+const NO_DAEMON_HERE: &str = "this system has none yet";
 
 /// The heading of the options that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
@@ -114,6 +124,25 @@ enum Verb {
     Logout {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
+    },
+    /// Show the daemon, its sessions and its servers
+    #[cfg(unix)]
+    #[command(display_order = 72)]
+    Status,
+    /// End all daemons of this user, and their servers
+    #[cfg(unix)]
+    #[command(display_order = 73)]
+    Stop,
+    /// Be the daemon, which sessions start by themselves
+    #[cfg(unix)]
+    #[command(hide = true)]
+    DaemonProcess {
+        /// Where its socket is
+        #[arg(long)]
+        directory: PathBuf,
+        /// Where it logs
+        #[arg(long)]
+        log: Option<PathBuf>,
     },
     /// Show what the gateway saves, with nothing configured
     #[command(display_order = 71)]
@@ -217,7 +246,12 @@ pub fn main(face: Face) -> ExitCode {
     let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
         && io::stderr().is_terminal()
         && !arguments.quiet;
-    logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok());
+    match &arguments.verb {
+        // The daemon lets go of every descriptor before it opens one of its own, its log included.
+        #[cfg(unix)]
+        Some(Verb::DaemonProcess { .. }) => {}
+        _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
+    }
     let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
     let outcome = World::here().and_then(|world| {
         manner.colour = io::stderr().is_terminal() && world.colours();
@@ -267,6 +301,12 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     }
     match &arguments.verb {
         Some(Verb::Demo { wire }) => demo::demo(face, &world, (manner, screen), *wire),
+        #[cfg(unix)]
+        Some(Verb::Status) => status::status(&world, manner, screen),
+        #[cfg(unix)]
+        Some(Verb::Stop) => status::stop(&world, manner),
+        #[cfg(unix)]
+        Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");
@@ -387,6 +427,7 @@ impl World {
             cache,
             state,
             attendance,
+            daemon: false,
         }
     }
 

@@ -14,9 +14,7 @@ use super::check;
 use super::failure::Manner;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
-use crate::gateway::Gateway;
-use crate::gateway::http::Rules;
-use crate::lock::Lock;
+use crate::gateway::{Configured, Gateway};
 
 /// The time between two looks at the files. They are read whole: a look costs microseconds, works on every
 /// file system and for every way in which editors and tools replace files, and catches even changes that keep
@@ -27,54 +25,47 @@ const AT_REST: Duration = Duration::from_millis(50);
 
 /// Watches the files of a gateway. Clients are served on this thread, so everything that may take time, on a
 /// slow disk or with a large file, happens on other threads.
-pub(super) struct FileWatch<Reload> {
+pub(super) struct FileWatch<Reload, Put> {
     /// The configuration file.
     pub(super) file: PathBuf,
     /// The content that is in force, or was refused last.
     pub(super) read: Arc<Read>,
-    /// Reads the configuration with this content, while this lock is in force: what it means, and everything that
-    /// was read for it.
+    /// Reads the configuration with this content: what is to be put in force, if it is valid, and everything
+    /// that was read for it.
     pub(super) reload: Arc<Reload>,
-    /// The lock that is in force.
-    pub(super) lock: Option<Arc<Lock>>,
-    /// How problems are reported.
-    pub(super) manner: Manner,
-    /// The gateway that serves.
-    pub(super) gateway: Arc<Gateway>,
-    /// The rules for who may come in over HTTP.
-    pub(super) rules: Option<Arc<Rules>>,
+    /// Puts it in force.
+    pub(super) put: Put,
 }
 
-impl<Reload> FileWatch<Reload>
+impl<Reload, New, Put> FileWatch<Reload, Put>
 where
-    Reload: Fn(Vec<u8>, Option<Arc<Lock>>) -> (Meaning, Read) + Send + Sync + 'static,
+    Reload: Fn(Vec<u8>) -> (Option<New>, Read) + Send + Sync + 'static,
+    New: Send + 'static,
+    Put: Fn(New),
 {
-    /// Follows the file for ever. From now on SIGHUP makes us read it again and no longer ends us.
-    pub(super) fn follow(mut self) -> io::Result<impl Future<Output = ()>> {
-        let mut hangup = Hangup::new()?;
-        Ok(async move {
-            let mut missing = false;
-            loop {
-                let asked = tokio::select! {
-                    () = hangup.received() => true,
-                    () = sleep(BETWEEN_LOOKS) => false,
-                };
-                match self.look(asked).await {
-                    Ok(Some(read)) => {
-                        missing = false;
-                        self.put_in_force(read.bytes).await;
+    /// Follows the file for ever. Whenever `asked` resolves, the file is read again, changed or not.
+    pub(super) async fn follow(mut self, mut asked: impl AsyncFnMut()) {
+        let mut missing = false;
+        loop {
+            let asked = tokio::select! {
+                () = asked() => true,
+                () = sleep(BETWEEN_LOOKS) => false,
+            };
+            match self.look(asked).await {
+                Ok(Some(read)) => {
+                    missing = false;
+                    self.put_in_force(read.bytes).await;
+                }
+                Ok(None) => missing = false,
+                Err(error) => {
+                    if !missing || asked {
+                        let file = self.file.display();
+                        tracing::error!("cannot read {file}: {error}; the configuration in force stays");
                     }
-                    Ok(None) => missing = false,
-                    Err(error) => {
-                        if !missing || asked {
-                            let file = self.file.display();
-                            tracing::error!("cannot read {file}: {error}; the configuration in force stays");
-                        }
-                        missing = true;
-                    }
+                    missing = true;
                 }
             }
-        })
+        }
     }
 
     /// What the files hold, if it has changed or was `asked` for. Waits until the files are at rest.
@@ -103,39 +94,31 @@ where
         read.unwrap_or_else(|_| Err(io::Error::other("the reader was stopped")))
     }
 
-    /// Puts the file with this content in force, or prints what is wrong with it.
+    /// Puts the file with this content in force, if it is valid.
     async fn put_in_force(&mut self, bytes: Vec<u8>) {
-        let (reload, manner, gateway) = (self.reload.clone(), self.manner, self.gateway.clone());
-        let lock = self.lock.clone();
-        let reading = spawn_blocking(move || {
-            let (meaning, read) = reload(bytes, lock);
-            let configured = match meaning {
-                Ok((configured, warnings)) => {
-                    tell(&warnings, manner);
-                    gateway.recall(&*configured.face);
-                    Some(configured)
-                }
-                Err(problems) => {
-                    tell(&problems, manner);
-                    let count = check::errors(&problems);
-                    let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
-                    None
-                }
-            };
-            (configured, read)
-        });
-        let Ok((configured, read)) = reading.await else { return };
+        let reload = self.reload.clone();
+        let Ok((new, read)) = spawn_blocking(move || reload(bytes)).await else { return };
         self.read = Arc::new(read);
-        if let Some(configured) = configured {
+        if let Some(new) = new {
             tracing::info!("{} is read again", self.file.display());
-            self.lock.clone_from(&configured.face.common().approved);
-            if let Some(rules) = &self.rules {
-                rules.replace(&configured.face.common().serving);
-            }
-            self.gateway.reload(configured);
-            if let Some(rules) = &self.rules {
-                rules.enforce();
-            }
+            (self.put)(new);
+        }
+    }
+}
+
+/// What a file means that is read again, after its problems were printed; `None` if it is not valid.
+pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> Option<Configured> {
+    match meaning {
+        Ok((configured, warnings)) => {
+            tell(&warnings, manner);
+            gateway.recall(&*configured.face);
+            Some(configured)
+        }
+        Err(problems) => {
+            tell(&problems, manner);
+            let count = check::errors(&problems);
+            let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
+            None
         }
     }
 }
@@ -145,21 +128,21 @@ fn tell(problems: &[Problem], manner: Manner) {
     let _ = check::list_problems(problems, manner, &mut io::stderr());
 }
 
-/// SIGHUP, on systems that have it.
-struct Hangup {
+/// SIGHUP, on systems that have it. It makes us read the file again and no longer ends us.
+pub(super) struct Hangup {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
 }
 
 impl Hangup {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             #[cfg(unix)]
             signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?,
         })
     }
 
-    async fn received(&mut self) {
+    pub(super) async fn received(&mut self) {
         #[cfg(unix)]
         if self.signal.recv().await.is_some() {
             return;
@@ -171,9 +154,6 @@ impl Hangup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::engine::Surroundings;
-    use crate::face::workbench::Workbench;
-    use crate::gateway::Configured;
     use std::sync::mpsc;
     use tokio::sync::oneshot;
 
@@ -181,41 +161,27 @@ mod tests {
     async fn reading_the_file_again_holds_up_nobody() {
         let file = std::env::temp_dir().join(format!("mcp-workbench-reload-{}", std::process::id()));
         std::fs::write(&file, "new").expect("the temporary directory is writable");
-        let (config, _) =
-            crate::config::load(&file, br#"{"toolboxes":{}}"#, &crate::config::Inputs::of(&|_| None))
-                .expect("it is valid");
-        let around = Surroundings::of_tests();
-        let gateway =
-            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around);
         // The reader is blocked until this thread has done something else.
         let (begun, has_begun) = oneshot::channel();
         let (go_on, told) = mpsc::channel();
         let (done, is_done) = oneshot::channel();
         let once = parking_lot::Mutex::new(Some((begun, told, done)));
-        let reload = move |bytes, _| {
+        let reload = move |bytes| {
             if let Some((begun, told, done)) = once.lock().take() {
                 let _ = begun.send(());
                 let _ = done.send(told.recv_timeout(Duration::from_secs(20)));
             }
-            (Err(Vec::new()), Read { bytes, ..Read::default() })
+            (None::<()>, Read { bytes, ..Read::default() })
         };
-        let manner = Manner::default();
-        let watch = FileWatch {
-            file: file.clone(),
-            read: Arc::default(),
-            reload: Arc::new(reload),
-            lock: None,
-            manner,
-            gateway,
-            rules: None,
-        };
+        let (read, reload) = (Arc::default(), Arc::new(reload));
+        let watch = FileWatch { file: file.clone(), read, reload, put: |()| () };
         let client = async {
             has_begun.await.expect("the file has changed");
             go_on.send(()).expect("it is waited for");
             is_done.await
         };
         tokio::select! {
-            () = watch.follow().expect("signals can be had") => {}
+            () = watch.follow(async || pending().await) => {}
             done = client => assert_eq!(done, Ok(Ok(()))),
         }
         std::fs::remove_file(&file).expect("it was written above");

@@ -2,16 +2,23 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::failure::{Failure, Manner};
-use super::load::{Loader, Overrides, env_file, runtime, signal};
-use super::reload::FileWatch;
+use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::reload::{FileWatch, Hangup, accepted};
 use super::{Http, World, serve_http};
+use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
 use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
-use crate::gateway::{Gateway, stdio};
+use crate::gateway::stdio::Resumed;
+use crate::gateway::{Configured, Gateway, stdio};
+use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -39,7 +46,6 @@ pub(super) fn run(
     let loader =
         Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
     let (configured, read) = loader.load(manner)?;
-    let lock = configured.face.common().approved.clone();
     if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
         writeln!(
             io::stderr(),
@@ -47,39 +53,122 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let around = world.engine_surroundings(Attendance::Somebody);
     let served = runtime.block_on(async {
-        let shutdown = signal()?;
-        let watch = |gateway: &Arc<Gateway>, rules: Option<Arc<Rules>>| {
-            let (file, gateway) = (loader.file.clone(), gateway.clone());
-            let reload = Arc::new(move |bytes, lock| loader.read(bytes, lock));
-            FileWatch { file, read: Arc::new(read), reload, lock, manner, gateway, rules }.follow()
-        };
-        if let Some(address) = &http.http {
-            let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
-            let gateway = Gateway::new(configured, around);
-            gateway.begin_http();
-            let rules = ready.settings.rules.clone();
-            let watching = watch(&gateway, Some(rules))?;
-            let mut out = io::stdout();
-            let backend = Arc::new(gateway.clone());
-            tokio::select! {
-                served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
-                () = watching => {}
-            }
-            gateway.end().await;
-            return Ok(0);
+        let lock = Arc::new(Mutex::new(configured.face.common().approved.clone()));
+        let server = Service { loader: Arc::new(loader), read, lock, manner, world };
+        match &http.http {
+            Some(address) => server.serve_http(configured, address, http).await,
+            None => server.serve_stdio(configured).await,
         }
-        let gateway = Gateway::new(configured, around);
-        let watching = watch(&gateway, None)?;
-        let (stdin, stdout) = (crate::transport::stdio::stdin(), crate::transport::stdio::stdout());
-        tokio::select! {
-            () = stdio::run(gateway, stdin, stdout, shutdown) => {}
-            () = watching => {}
-        }
-        Ok(0)
     });
     // A thread may still be blocked on a stdin that is not a pipe; it must not hold us up.
     runtime.shutdown_background();
     served
+}
+
+/// The client on our stdin and stdout.
+struct Client {
+    stdin: Box<dyn AsyncRead + Send + Unpin>,
+    stdout: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Resolves when the system asks us to end.
+    shutdown: Pin<Box<dyn Future<Output = ()>>>,
+    /// How its session stood before.
+    resumed: Option<Resumed>,
+}
+
+/// What serves, however clients come.
+struct Service<'a> {
+    loader: Arc<Loader>,
+    read: Read,
+    /// The lock that is in force.
+    lock: Arc<Mutex<Option<Arc<Lock>>>>,
+    manner: Manner,
+    world: &'a World,
+}
+
+impl Service<'_> {
+    async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
+        let shutdown = signal()?;
+        let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
+        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        gateway.begin_http();
+        let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
+        let mut out = io::stdout();
+        let backend = Arc::new(gateway.clone());
+        tokio::select! {
+            served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
+            () = watching => {}
+        }
+        gateway.end().await;
+        Ok(0)
+    }
+
+    async fn serve_stdio(self, configured: Configured) -> Result<u8, Failure> {
+        let client = Client {
+            stdin: crate::transport::stdio::stdin(),
+            stdout: crate::transport::stdio::stdout(),
+            shutdown: Box::pin(signal()?),
+            resumed: None,
+        };
+        let client = match configured.face.common().daemon.on {
+            true => self.relay(client, configured.face.common()).await?,
+            false => Some(client),
+        };
+        let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
+        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let watching = self.follow(&gateway, None)?;
+        tokio::select! {
+            () = stdio::run(gateway, resumed, stdin, stdout, shutdown) => {}
+            () = watching => {}
+        }
+        Ok(0)
+    }
+
+    /// Hands the client to the daemon. Returns it if it has to be served here.
+    #[cfg(unix)]
+    async fn relay(&self, mut client: Client, common: &Common) -> Result<Option<Client>, Failure> {
+        let Client { stdin, stdout, shutdown, .. } = &mut client;
+        let Some(alone) = super::relay::relay(&self.loader, common, shutdown, stdin, stdout).await? else {
+            return Ok(None);
+        };
+        writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
+        let stdin = Box::new(tokio::io::AsyncReadExt::chain(io::Cursor::new(alone.unsent), client.stdin));
+        Ok(Some(Client { stdin, resumed: alone.resumed, ..client }))
+    }
+
+    #[cfg(not(unix))]
+    async fn relay(&self, client: Client, _common: &Common) -> Result<Option<Client>, Failure> {
+        writeln!(io::stderr(), "no daemon: {}", super::NO_DAEMON_HERE)?;
+        Ok(Some(client))
+    }
+
+    /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.
+    fn follow(
+        self,
+        gateway: &Arc<Gateway>,
+        rules: Option<Arc<Rules>>,
+    ) -> io::Result<impl Future<Output = ()> + use<>> {
+        let (loader, manner, reading, putting) = (self.loader, self.manner, gateway.clone(), gateway.clone());
+        let mut hangup = Hangup::new()?;
+        let (lock, in_force) = (self.lock.clone(), self.lock);
+        let watch = FileWatch {
+            file: loader.file.clone(),
+            read: Arc::new(self.read),
+            reload: Arc::new(move |bytes| {
+                let (meaning, read) = loader.read(bytes, in_force.lock().clone());
+                (accepted(meaning, &reading, manner), read)
+            }),
+            put: move |configured: Configured| {
+                lock.lock().clone_from(&configured.face.common().approved);
+                if let Some(rules) = &rules {
+                    rules.replace(&configured.face.common().serving);
+                }
+                putting.reload(configured);
+                if let Some(rules) = &rules {
+                    rules.enforce();
+                }
+            },
+        };
+        Ok(watch.follow(async move || hangup.received().await))
+    }
 }

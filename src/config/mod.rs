@@ -37,6 +37,7 @@ mod secrets;
 mod server;
 mod settings;
 mod source;
+mod stateful;
 pub(crate) mod toml;
 mod toolman;
 mod workbench;
@@ -49,6 +50,7 @@ pub use lock::{approved, lock_file};
 pub use names::{ServerName, ToolboxName};
 pub use secrets::{Redactor, Secret};
 pub use settings::LEAST_OFFLOADED;
+pub use stateful::keeps_state;
 pub use toolman::load_toolman;
 pub use workbench::load;
 
@@ -118,8 +120,8 @@ pub struct NamespacedServer {
     pub restart: bool,
     /// Deadlines.
     pub timeouts: Timeouts,
-    /// Who shares a connection to the server.
-    pub isolation: Isolation,
+    /// Who shares the server, if the file says so.
+    pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
     /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
@@ -149,6 +151,8 @@ pub struct Common {
     pub offload_over: ByteLimit,
     /// How we serve over HTTP.
     pub serving: Serving,
+    /// Whether sessions are handed to the daemon, and when it ends what nobody uses.
+    pub daemon: Daemon,
     /// Replaces every secret of the file in foreign text.
     pub secrets: Redactor,
 }
@@ -172,6 +176,17 @@ pub struct Serving {
     pub state_key: Option<Secret>,
     /// The tokens that let clients in; empty if the file names none.
     pub tokens: Vec<Token>,
+}
+
+/// How sessions share one process, the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Daemon {
+    /// Whether a session is handed to the daemon.
+    pub on: bool,
+    /// How long a server runs on when no session has it open any more.
+    pub linger: Duration,
+    /// How long the daemon runs on after its last session.
+    pub daemon_linger: Duration,
 }
 
 /// A bearer token and what it opens.
@@ -207,8 +222,8 @@ pub struct Server {
     pub filter: ToolFilter,
     /// Deadlines.
     pub timeouts: Timeouts,
-    /// Who shares a connection to the server.
-    pub isolation: Isolation,
+    /// Who shares the server, if the file says so.
+    pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
     /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
@@ -315,10 +330,19 @@ impl fmt::Debug for Http {
 /// Who shares a connection to an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// All clients share one connection.
+    /// All clients share one connection; in the daemon, all sessions for which the entry means the same.
     Shared,
+    /// In the daemon, the sessions with the same working directory, umask and environment share one
+    /// connection. Elsewhere this is the same as [`Isolation::Shared`].
+    Directory,
     /// Nobody shares: each session, or token, has its own connection.
     Session,
+}
+
+impl Isolation {
+    /// The values that a file may hold.
+    pub(crate) const NAMES: [(&'static str, Self); 3] =
+        [("shared", Self::Shared), ("directory", Self::Directory), ("session", Self::Session)];
 }
 
 /// When a server runs, as far as the file says.

@@ -87,7 +87,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "toolMdoe": "proxy", "zzz": 1}"#,
             &[
                 "1:19 toolMdoe: unknown key `toolMdoe` (did you mean `toolMode`?)",
-                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock` and `journal`)",
+                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (
@@ -100,7 +100,7 @@ fn of_a_file() {
             r#"{"servers": {}, "inputs": []}"#,
             &[
                 r#"1:2 servers: this looks like VS Code's `servers`; a workbench has `toolboxes` (put the servers into a toolbox, `"toolboxes": { "dev": { "mcpServers": { … } } }`, or let `mcp-workbench import` do it)"#,
-                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock` and `journal`)",
+                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (
@@ -446,7 +446,7 @@ fn of_a_server() {
                 "1:98 @.callTimeout: expected a number of seconds greater than 0, found the number -1 (leave the key out for the default)",
                 r#"1:117 @.maxCallTime: expected a number of seconds greater than 0, found the string "5" (write it without quotes and without a unit)"#,
                 r#"1:134 @.disabled: expected `true` or `false`, found the string "yes" (write it without quotes)"#,
-                r#"1:154 @.isolation: expected `shared` or `session`, found the string "shard" (did you mean `shared`?)"#,
+                r#"1:154 @.isolation: expected `shared`, `directory` or `session`, found the string "shard" (did you mean `shared`?)"#,
                 "1:178 @.inheritEnv[0]: expected the name of a variable, or `*` for all, found an empty string (remove it)",
                 r#"1:182 @.inheritEnv[1]: expected the name of a variable, or `*` for all, found the string "A=B" (remove it)"#,
                 "1:189 @.inheritEnv[2]: expected a string, found the number 1 (put the value in double quotes)",

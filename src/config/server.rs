@@ -24,9 +24,7 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     warn_of_unknown(&table);
     let transport = transport(entry, &table, directory);
     let filter = table.get("toolFilters").map_or(Some(ToolFilter::All), filter);
-    let isolation =
-        |at: &At<'_>| at.one_of(&[("shared", Isolation::Shared), ("session", Isolation::Session)]);
-    let isolation = table.get("isolation").map_or(Some(Isolation::Shared), isolation);
+    let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
     let timeouts = timeouts(&table, transport.as_ref());
     let running = running(&table);
     let offload_over = settings::offload_over(&table);
@@ -37,7 +35,6 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     }
     // Settings that an unset variable hides get defaults; they do not matter until there is a server.
     let filter = filter.or(unset.as_ref().map(|_| ToolFilter::All))?;
-    let isolation = isolation.or(unset.as_ref().map(|_| Isolation::Shared))?;
     let (name, transport) = (name?, unset.or(transport)?);
     Some(Server { name, transport, filter, timeouts, isolation, running, offload_over })
 }

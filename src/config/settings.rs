@@ -1,7 +1,9 @@
 //! Top-level settings that both faces have.
 
 use super::read::{At, Table, suggestion};
-use super::{ByteLimit, Common, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server};
+use super::{
+    ByteLimit, Common, Daemon, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server,
+};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -41,8 +43,19 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
             state_key: root.get("stateKey").and_then(state_key),
             tokens: root.get("auth").map(|auth| tokens(auth, scope, groups)).unwrap_or_default(),
         },
+        daemon: daemon(root),
         // The secrets are known only when the whole file has been read.
         secrets: Redactor::default(),
+    }
+}
+
+fn daemon(root: &Table<'_>) -> Daemon {
+    let seconds =
+        |key, default| root.get(key).and_then(At::seconds_or_none).unwrap_or(Duration::from_secs(default));
+    Daemon {
+        on: root.get("daemon").and_then(At::boolean).unwrap_or(false),
+        linger: seconds("linger", 60),
+        daemon_linger: seconds("daemonLinger", 600),
     }
 }
 

@@ -40,6 +40,9 @@ pub(super) const KEYS: &[&str] = &[
     "idleTimeout",
     "lock",
     "journal",
+    "daemon",
+    "linger",
+    "daemonLinger",
 ];
 
 pub(super) const SERVER_KEYS: &[&str] = &[
@@ -168,8 +171,7 @@ impl ToolmanReader<'_> {
         };
         let transport = self.transport(at, &table);
         let flag = |key| table.get(key).and_then(At::boolean).unwrap_or(false);
-        let isolations = [("shared", Isolation::Shared), ("session", Isolation::Session)];
-        let isolation = table.get("isolation").and_then(|at| at.one_of(&isolations));
+        let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
         let (restart, disabled) = (flag("restart"), flag("disabled"));
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
@@ -183,7 +185,7 @@ impl ToolmanReader<'_> {
             transport: unset.or(transport)?,
             restart,
             timeouts,
-            isolation: isolation.unwrap_or(Isolation::Shared),
+            isolation,
             running,
             offload_over,
         })

@@ -137,7 +137,10 @@ namespaces = ["zz", ""]
     assert_eq!(serving.tokens[0].scope, Some(vec!["zz".to_owned(), String::new()]));
     assert_eq!(toolman.servers.len(), 2);
     let [first, second] = [&toolman.servers[0], &toolman.servers[1]];
-    assert_eq!((first.namespace.as_str(), first.restart, first.isolation), ("zz", true, Isolation::Session));
+    assert_eq!(
+        (first.namespace.as_str(), first.restart, first.isolation),
+        ("zz", true, Some(Isolation::Session))
+    );
     assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
     assert_eq!((toolman.common.offload_over, second.offload_over), (ByteLimit::Auto, None));
     assert_eq!(first.offload_over, Some(ByteLimit::None));

@@ -37,6 +37,9 @@ pub(super) const KEYS: &[&str] = &[
     "idleTimeout",
     "lock",
     "journal",
+    "daemon",
+    "linger",
+    "daemonLinger",
 ];
 
 pub(super) const TOOLBOX_KEYS: [&str; 2] = ["description", "mcpServers"];

@@ -128,7 +128,7 @@ fn defaults_are_those_of_the_contract() {
     };
     assert_eq!(common.serving, serving);
     let server = server(r#"{"command": "x"}"#);
-    assert_eq!((server.filter, server.isolation), (ToolFilter::All, Isolation::Shared));
+    assert_eq!((server.filter, server.isolation), (ToolFilter::All, None));
     assert_eq!(server.timeouts, Timeouts::default());
     assert_eq!(server.timeouts.connect, Duration::from_secs(30));
     let Transport::Stdio(command) = server.transport else { panic!() };
@@ -249,7 +249,7 @@ fn other_settings_of_a_server() {
     assert_eq!(server.timeouts.connect, Duration::from_millis(500));
     assert_eq!(server.timeouts.call, Some(Duration::from_secs(60)));
     assert_eq!(server.timeouts.max_call, Some(Duration::from_secs(3_000_000_000)));
-    assert_eq!((server.isolation, server.running.start), (Isolation::Session, Some(Start::Call)));
+    assert_eq!((server.isolation, server.running.start), (Some(Isolation::Session), Some(Start::Call)));
     assert_eq!(server.running.longest_idle(), Some(Duration::from_millis(500)));
     assert_eq!(server.offload_over, Some(ByteLimit::Bytes(4000)));
     let Transport::Stdio(command) = server.transport else { panic!() };

@@ -204,7 +204,7 @@ impl Receive for Taker {
     }
 
     async fn room(&self) {
-        self.engine.client_room().await;
+        self.engine.client_room(&self.connection.upstream).await;
     }
 }
 
@@ -214,7 +214,7 @@ impl Process {
         connection: &Arc<Connection>,
         command: &Command,
     ) -> Result<Self, StartError> {
-        let launch = engine.programs.prepare(command).await;
+        let launch = engine.programs.prepare(&connection.upstream, command).await;
         let launch = launch.inspect_err(|error| {
             if let Some(places) = error.places() {
                 tracing::info!("[{}] {}", connection.upstream, connection.redactor.redact(&places));
@@ -223,6 +223,7 @@ impl Process {
         let child =
             engine.programs.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
+        connection.upstream.usage.runs_as(control.pid_cell());
         let (out, tail) = (connection.out.clone(), Arc::new(Tail::default()));
         let program = launch.program.to_string_lossy();
         let program = connection.redactor.redact(&program);
@@ -381,7 +382,7 @@ async fn read(engine: Arc<Engine>, connection: Arc<Connection>, mut stdout: impl
             take(&engine, &connection, &mut scanner, line, None);
             lines.pause().await;
         }
-        engine.client_room().await;
+        engine.client_room(&connection.upstream).await;
     }
     if let Some(rest) = lines.rest() {
         take(&engine, &connection, &mut scanner, Line::Whole(rest), None);

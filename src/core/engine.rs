@@ -26,12 +26,13 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
+use super::sharing::{Resident, Share};
 use super::start_error::{Cause, StartError};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Sent;
-use crate::config::{Command, Common, Http, Redactor, Transport};
+use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
@@ -61,6 +62,8 @@ pub struct Engine {
     pub(super) deviations: Deviations,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
+    /// Whether this is the daemon.
+    pub(super) daemon: bool,
 }
 
 /// Starts the programs of upstreams.
@@ -73,9 +76,18 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Looks a program up and prepares its environment.
-    pub(super) async fn prepare(&self, command: &Command) -> Result<Launch, CommandError> {
-        self.launcher.prepare(command, &self.vars, &self.directory).await
+    /// Looks a program up and prepares its environment, as the upstream needs it.
+    pub(super) async fn prepare(
+        &self,
+        upstream: &Upstream,
+        command: &Command,
+    ) -> Result<Launch, CommandError> {
+        let Some(origin) = &upstream.origin else {
+            return self.launcher.prepare(command, &self.vars, &self.directory).await;
+        };
+        let directory = origin.directory_for(&upstream.spec()).to_owned();
+        let launch = self.launcher.prepare(command, &origin.vars, &directory).await?;
+        Ok(Launch { cwd: launch.cwd.or(Some(directory)), umask: origin.umask, ..launch })
     }
 
     /// Starts a program.
@@ -98,6 +110,8 @@ pub struct Surroundings {
     pub state: Option<PathBuf>,
     /// Who can be asked to log in to a server, provided that this process lives long enough for a login.
     pub attendance: Attendance,
+    /// Whether this is the daemon, in which sessions from several places share upstreams.
+    pub daemon: bool,
 }
 
 #[cfg(test)]
@@ -111,6 +125,7 @@ impl Surroundings {
             cache: None,
             state: None,
             attendance: Attendance::Nobody,
+            daemon: false,
         }
     }
 }
@@ -133,6 +148,7 @@ impl Engine {
             audience: Audience::default(),
             deviations: Deviations::default(),
             tasks: Mutex::new(Some(JoinSet::new())),
+            daemon: around.daemon,
         })
     }
 
@@ -143,8 +159,9 @@ impl Engine {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
+        resident: Option<Arc<Resident>>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::new(principal, face, exposure, client, &self.kept);
+        let workspace = Workspace::of(principal, face, exposure, client, (&self.kept, resident));
         self.audience.add(&workspace);
         workspace
     }
@@ -152,6 +169,16 @@ impl Engine {
     /// Top-level settings of the file.
     pub fn settings(&self) -> Arc<Common> {
         self.settings.read().clone()
+    }
+
+    /// Puts other top-level settings in force.
+    pub fn set_settings(&self, settings: Common) {
+        let state_key = |settings: &Common| settings.serving.state_key.clone();
+        if state_key(&self.settings()) != state_key(&settings) {
+            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+        }
+        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
+        *self.settings.write() = Arc::new(settings);
     }
 
     /// The largest message that readers accept; the number follows the file.
@@ -166,11 +193,12 @@ impl Engine {
         group: &str,
         server: &str,
         label: &str,
-        spec: impl FnOnce() -> Spec,
+        spec: Spec,
     ) -> Arc<Upstream> {
         let make = |spec: Spec, history| {
             let (offered, modern) = (self.known.offered(&spec), self.known.is_modern(&spec.transport));
-            let upstream = Upstream::new(group, server, label, spec, history, Arc::downgrade(self));
+            let (origin, engine) = (workspace.resident_handle(), Arc::downgrade(self));
+            let upstream = Upstream::new(group, server, label, spec, history, origin, engine);
             upstream.recall(offered, modern);
             upstream
         };
@@ -180,9 +208,12 @@ impl Engine {
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
-        let secrets = self.settings().secrets.clone();
+        let (secrets, vars) = match &upstream.origin {
+            Some(origin) => (origin.secrets.read().clone(), &origin.vars),
+            None => (self.settings().secrets.clone(), &self.programs.vars),
+        };
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
-        secrets.with(self.programs.vars.iter().filter_map(|(name, value)| {
+        secrets.with(vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;
             Some((value.to_str()?.to_owned(), name.to_owned()))
         }))
@@ -206,7 +237,7 @@ impl Engine {
     pub async fn program(&self, upstream: &Upstream) -> Option<PathBuf> {
         match &upstream.spec().transport {
             Transport::Stdio(command) => {
-                self.programs.prepare(command).await.ok().map(|launch| launch.program)
+                self.programs.prepare(upstream, command).await.ok().map(|launch| launch.program)
             }
             Transport::Http(_) | Transport::Unset(_) => None,
         }
@@ -223,6 +254,18 @@ impl Engine {
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
+        // Only the daemon is asked how much its servers are used.
+        let counted = reply.session().workspace.resident().map(|resident| {
+            resident.count_call();
+            upstream.usage.begin();
+            upstream.clone()
+        });
+        let finish = move |answer: Answer<'_>, reply: Reply| {
+            if let Some(upstream) = counted {
+                upstream.usage.end();
+            }
+            finish(answer, reply);
+        };
         if let Some(connection) = upstream.connection() {
             return self.send(&connection, method, params, changes, reply, finish);
         }
@@ -290,8 +333,20 @@ impl Engine {
     /// questions. They must where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
         reply.session().hello().is_some_and(|hello| hello.can_be_asked)
-            && self.audience.stdio().is_none()
+            && self.only_client(&connection.upstream).is_none()
             && connection.asks_at_large()
+    }
+
+    /// The one client that an upstream serves: the client on stdin or, in the daemon, the session that has
+    /// the upstream for itself. `None` where there may be several, or none yet.
+    pub(super) fn only_client(&self, upstream: &Arc<Upstream>) -> Option<Arc<ClientSession>> {
+        match self.daemon {
+            false => self.audience.stdio(),
+            true if upstream.spec().isolation_in_daemon() == Isolation::Session => {
+                self.audience.lookers(upstream).into_iter().next()
+            }
+            true => None,
+        }
     }
 
     /// Sends a call that needs no state beyond its answer, because both sides speak the legacy era.
@@ -347,7 +402,9 @@ impl Engine {
         {
             match log_level(params.raw()) {
                 // Other clients share this upstream and may want more.
-                Some(level) if self.audience.stdio().is_none() => connection.want_level(level),
+                Some(level) if self.only_client(&connection.upstream).is_none() => {
+                    connection.want_level(level);
+                }
                 _ if connection.can("logging") => send_quietly(&connection, "logging/setLevel", params.raw()),
                 _ => {}
             }
@@ -389,25 +446,28 @@ impl Engine {
         }
     }
 
-    /// Puts a new file in force: the settings at once, and for each upstream what `spec` says about it by
-    /// group and server. Upstreams that the new file reaches in another way, or no longer has, are taken out
+    /// Puts a new file in force: the settings at once, and for each upstream what `spec` says about it.
+    /// Upstreams that the new file reaches in another way, or no longer has, are taken out
     /// and returned; the caller [replaces](Self::replace) them.
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
-        spec: impl Fn(&str, &str) -> Option<Spec>,
+        spec: impl Fn(&Upstream, &Share) -> Option<Spec>,
     ) -> Vec<Arc<Upstream>> {
-        let state_key = |settings: &Common| settings.serving.state_key.clone();
-        if state_key(&self.settings()) != state_key(&settings) {
-            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
-        }
-        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
-        *self.settings.write() = Arc::new(settings);
+        self.set_settings(settings);
         let Renewed { gone, wanted_again } = self.registry.renew(spec);
         for upstream in wanted_again {
             self.upstream_changed(&upstream);
         }
         gone
+    }
+
+    /// Whether an upstream lives, or something else is still to be finished.
+    pub fn is_at_work(&self) -> bool {
+        self.tasks.lock().as_mut().is_some_and(|tasks| {
+            while tasks.try_join_next().is_some() {}
+            !tasks.is_empty()
+        })
     }
 
     /// Whether the gateway is ending, so that no further task can be spawned.
@@ -509,11 +569,11 @@ impl Engine {
         }
     }
 
-    /// The version that we offer to upstreams, and the capabilities that we declare: those of the client on
-    /// stdin, or all of them where no client is known or there may be several. A modern client's are those
+    /// The version that we offer to an upstream, and the capabilities that we declare: those of its only
+    /// client, or all of them where no client is known or there may be several. A modern client's are those
     /// that its first request declared.
-    pub(super) fn client_for_upstreams(&self) -> (Version, String) {
-        match self.audience.stdio().as_ref().and_then(|session| session.declared()) {
+    pub(super) fn client_for(&self, upstream: &Arc<Upstream>) -> (Version, String) {
+        match self.only_client(upstream).as_ref().and_then(|session| session.declared()) {
             Some((version, capabilities)) => (version, capabilities.to_owned()),
             None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
         }
@@ -528,7 +588,7 @@ impl Engine {
         for uri in connection.upstream.watched().0 {
             send_quietly(connection, "resources/subscribe", &format!("{{\"uri\":{}}}", quote(&uri)));
         }
-        match self.audience.stdio() {
+        match self.only_client(&connection.upstream) {
             Some(session) => {
                 if let Some(level) = session.log_level().filter(|_| connection.can("logging")) {
                     send_quietly(connection, "logging/setLevel", &level);
@@ -559,9 +619,9 @@ impl Engine {
         connection.changes.note(Changes::LISTS);
     }
 
-    /// Waits until the client on stdin has taken most of what it was sent.
-    pub(super) async fn client_room(&self) {
-        if let Some(session) = self.audience.stdio() {
+    /// Waits until the only client of an upstream has taken most of what it was sent.
+    pub(super) async fn client_room(&self, upstream: &Arc<Upstream>) {
+        if let Some(session) = self.only_client(upstream) {
             session.room().await;
         }
     }

@@ -181,8 +181,8 @@ async fn greet_in_time(
     deadline: tokio::time::Instant,
 ) -> Result<Sent, StartError> {
     let begun = Instant::now();
-    engine.audience.introduced().await;
-    connection.tell_capabilities(engine.client_for_upstreams().1);
+    engine.audience.introduced(engine.only_client(&connection.upstream)).await;
+    connection.tell_capabilities(engine.client_for(&connection.upstream).1);
     let greeted = timeout_at(deadline + begun.elapsed(), greet(engine, connection)).await;
     greeted.unwrap_or_else(|_| Err(StartError::never_ready(&connection.upstream.spec().timeouts)))
 }
@@ -322,7 +322,7 @@ fn supported(answer: &Result<String, CallError>) -> Option<Vec<String>> {
 }
 
 async fn initialize(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<ServerHello, StartError> {
-    let (version, _) = engine.client_for_upstreams();
+    let (version, _) = engine.client_for(&connection.upstream);
     let params = initialize_params(version, connection.capabilities());
     let result = connection.ask("initialize", &params).await?;
     connection.profile.set_mute(false);

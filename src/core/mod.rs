@@ -25,6 +25,7 @@ pub mod notices;
 pub mod opening;
 pub mod process;
 mod recent;
+pub mod record;
 pub mod registry;
 mod relay;
 pub mod reload;
@@ -34,6 +35,7 @@ pub mod route;
 mod routing_tests;
 
 pub mod session;
+pub mod sharing;
 pub mod start_error;
 mod stderr;
 pub mod tasks;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::engine::Engine;
 use super::modern::Watched;
@@ -15,6 +15,7 @@ use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
 use super::view::View;
 use super::workspace::Workspace;
+use crate::config::Isolation;
 
 /// How long an upstream that a new file no longer has may take to finish its calls in flight.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
@@ -107,19 +108,50 @@ impl Engine {
     }
 
     /// Lets go of upstreams that are no longer in a workspace: the workspace's subscriptions to them end, and
-    /// so do the upstreams that nobody else has open.
+    /// so do the upstreams that nobody else has open, in the daemon perhaps a while later.
     fn release(&self, workspace: &Workspace, upstreams: Vec<Arc<Upstream>>) {
         for session in workspace.sessions() {
             self.unsubscribe(&session, &upstreams);
         }
         let workspaces = self.audience.workspaces();
         for upstream in upstreams {
-            if upstream.spec().lives_on || workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
+            if workspaces.iter().any(|workspace| workspace.shows(&upstream)) {
                 continue;
             }
-            self.stop_draining(&workspaces, &upstream);
-            self.registry.remove(&upstream, upstream.stop_for_good());
+            match self.daemon {
+                false if upstream.spec().lives_on => {}
+                true => self.end_later(upstream),
+                false => self.end_unused(&workspaces, &upstream),
+            }
         }
+    }
+
+    /// Ends an upstream of the daemon that nobody has open, unless somebody opens it before its time is over.
+    fn end_later(&self, upstream: Arc<Upstream>) {
+        let linger = match upstream.spec().isolation_in_daemon() {
+            Isolation::Session => Duration::ZERO,
+            Isolation::Directory | Isolation::Shared => self.settings().daemon.linger,
+        };
+        let (release, Some(engine)) = (upstream.usage.release(), upstream.engine.upgrade()) else { return };
+        if linger.is_zero() {
+            return engine.end_unused(&engine.audience.workspaces(), &upstream);
+        }
+        let (engine, upstream) = (Arc::downgrade(&engine), Arc::downgrade(&upstream));
+        tokio::spawn(async move {
+            sleep(linger).await;
+            let (Some(engine), Some(upstream)) = (engine.upgrade(), upstream.upgrade()) else { return };
+            let workspaces = engine.audience.workspaces();
+            let is_open = workspaces.iter().any(|workspace| workspace.shows(&upstream));
+            if upstream.usage.is_released(release) && !is_open {
+                engine.end_unused(&workspaces, &upstream);
+            }
+        });
+    }
+
+    /// Ends an upstream that nobody has open.
+    fn end_unused(&self, workspaces: &[Arc<Workspace>], upstream: &Arc<Upstream>) {
+        self.stop_draining(workspaces, upstream);
+        self.registry.remove(upstream, upstream.stop_for_good());
     }
 
     /// Ends the predecessors of this upstream, replaced by a new file, that are still finishing calls, unless

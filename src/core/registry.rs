@@ -1,7 +1,7 @@
 //! The registry of upstreams, and what is remembered of closed ones.
 //!
-//! Invariant: a server of a group has one upstream for all clients, or one per client, and [`Registry::get`]
-//! always returns the same one.
+//! Invariant: a server of a group has one upstream for all clients that share it, and [`Registry::get`] always
+//! returns the same one. [`sharing`](super::sharing) says who shares it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::reload::stays;
+use super::sharing::{Share, share};
 use super::upstream::{FailureHistory, Spec, Upstream};
 use super::workspace::Workspace;
-use crate::config::{Isolation, Transport};
+use crate::config::Transport;
 
 /// The upstreams of a gateway.
 #[derive(Default)]
@@ -27,8 +27,8 @@ struct Upstreams {
     draining: Vec<Weak<Upstream>>,
 }
 
-/// The group, the server, and the client that has the upstream for itself.
-type RegistryKey = (Arc<str>, Arc<str>, Option<u64>);
+/// The group, the server, and for whom the upstream is.
+type RegistryKey = (Arc<str>, Arc<str>, Share);
 
 /// The changes that a new file makes.
 pub(super) struct Renewed {
@@ -45,16 +45,18 @@ impl Registry {
         &self,
         workspace: &Workspace,
         (group, server): (&str, &str),
-        spec: impl FnOnce() -> Spec,
+        spec: Spec,
         make: impl FnOnce(Spec, Option<FailureHistory>) -> Arc<Upstream>,
     ) -> Arc<Upstream> {
         let mut state = self.0.lock();
-        let places = places(workspace, group, server);
-        if let Some(upstream) = places.iter().find_map(|place| state.upstreams.get(place)) {
+        let place = place(workspace, group, server, &spec);
+        if let Some(upstream) = state.upstreams.get(&place) {
+            // Nobody has followed the file while no session of the daemon had the upstream.
+            if workspace.resident().is_some() && *upstream.spec() != spec {
+                upstream.set_spec(spec);
+            }
             return upstream.clone();
         }
-        let ([shared, own], spec) = (places, spec());
-        let place = if spec.isolation == Isolation::Session { own } else { shared };
         let history = state.histories.remove(&place).filter(|history| history.transport == spec.transport);
         let upstream = make(spec, history);
         state.upstreams.insert(place, upstream.clone());
@@ -62,9 +64,14 @@ impl Registry {
     }
 
     /// The upstream for a server of a group, as this workspace reaches it, if it was ever needed.
-    pub fn known(&self, workspace: &Workspace, group: &str, server: &str) -> Option<Arc<Upstream>> {
-        let state = self.0.lock();
-        places(workspace, group, server).iter().find_map(|place| state.upstreams.get(place).cloned())
+    pub fn known(
+        &self,
+        workspace: &Workspace,
+        group: &str,
+        server: &str,
+        spec: &Spec,
+    ) -> Option<Arc<Upstream>> {
+        self.0.lock().upstreams.get(&place(workspace, group, server, spec)).cloned()
     }
 
     /// All registered upstreams.
@@ -78,12 +85,12 @@ impl Registry {
         state.upstreams.values().cloned().chain(state.draining.iter().filter_map(Weak::upgrade)).collect()
     }
 
-    /// Applies a new file: `spec` returns the new specification of an upstream by group and server.
-    pub(super) fn renew(&self, spec: impl Fn(&str, &str) -> Option<Spec>) -> Renewed {
+    /// Applies a new file: `spec` returns the new specification of an upstream that stays.
+    pub(super) fn renew(&self, spec: impl Fn(&Upstream, &Share) -> Option<Spec>) -> Renewed {
         let mut renewed = Renewed { gone: Vec::new(), wanted_again: Vec::new() };
-        self.0.lock().upstreams.retain(|(group, server, _), upstream| {
+        self.0.lock().upstreams.retain(|(.., share), upstream| {
             let old = upstream.spec();
-            let Some(new) = spec(group, server).filter(|new| stays(&old, new)) else {
+            let Some(new) = spec(upstream, share) else {
                 renewed.gone.push(upstream.clone());
                 return false;
             };
@@ -125,7 +132,7 @@ impl Registry {
     }
 }
 
-/// The keys of a server of a group: for all clients, and for the workspace's own client.
-fn places(workspace: &Workspace, group: &str, server: &str) -> [RegistryKey; 2] {
-    [None, Some(workspace.client)].map(|client| (group.into(), server.into(), client))
+/// The key of a server of a group, as this workspace reaches it.
+fn place(workspace: &Workspace, group: &str, server: &str, spec: &Spec) -> RegistryKey {
+    (group.into(), server.into(), share(workspace.resident(), workspace.client, spec))
 }

@@ -12,9 +12,11 @@ use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
 use super::session::{ClientSession, Question, Ticket};
 use super::tasks::{related_id, with_related};
+use super::upstream::Upstream;
 use super::workspace::Workspace;
 use crate::apps::{is_page, placed};
 use crate::catalog::Kind;
+use crate::config::Isolation;
 use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::era::{LOG_LEVELS, declares, meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
@@ -79,7 +81,7 @@ impl<'a> Relay<'a> {
 
     /// Sends log messages, and notifications that no rule names, to the client that they belong to.
     fn other(&self, method: &str, params: Option<Node<'_>>) {
-        let Some(to) = self.addressees() else { return };
+        let Some(to) = self.addressees(false) else { return };
         // In the modern era every message belongs to a request, and pages to visit have no ids.
         if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
             return;
@@ -92,7 +94,7 @@ impl<'a> Relay<'a> {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Other clients that share the upstream may have asked it for more messages.
-                None if self.engine.audience.stdio().is_none() => to.session.severity(),
+                None if self.engine.only_client(&self.connection.upstream).is_none() => to.session.severity(),
                 None => None,
             };
             if wanted.is_some_and(|wanted| level.is_some_and(|level| level < wanted)) {
@@ -107,9 +109,9 @@ impl<'a> Relay<'a> {
     }
 
     /// The client that a message belongs to: the one whose request's stream it came on; else the only client
-    /// with calls in flight there; else, over stdio, the only client. If several clients have calls in
-    /// flight, it is nobody.
-    fn addressees(&self) -> Option<Addressees> {
+    /// with calls in flight there; else the client that hears what belongs to no call. If several clients have
+    /// calls in flight, it is nobody.
+    fn addressees(&self, asks: bool) -> Option<Addressees> {
         let mut found: Vec<(u64, Addressees)> = Vec::new();
         self.connection.peer.each(|id, caller| {
             if let Some(session) = &caller.session
@@ -121,7 +123,7 @@ impl<'a> Relay<'a> {
             }
         });
         if found.is_empty() {
-            let session = self.engine.audience.stdio()?;
+            let session = client_at_large(self.engine, &self.connection.upstream, asks)?;
             return Some(Addressees { session, key: None, call: None });
         }
         let workspaces =
@@ -230,7 +232,7 @@ impl<'a> Relay<'a> {
         let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
             Some((workspace, _)) => self.owner(workspace),
-            None => self.addressees(),
+            None => self.addressees(true),
         };
         let Some(to) = to else {
             return refuse(
@@ -290,7 +292,7 @@ impl<'a> Relay<'a> {
     /// A client of this workspace: the one whose request's stream the message came on, if it belongs to the
     /// workspace, else any.
     fn owner(&self, workspace: &Arc<Workspace>) -> Option<Addressees> {
-        let by_request = self.addressees().filter(|to| to.session.workspace.id == workspace.id);
+        let by_request = self.addressees(true).filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
             let session = workspace.sessions().into_iter().next()?;
             Some(Addressees { session, key: None, call: None })
@@ -344,6 +346,18 @@ impl<'a> Relay<'a> {
             connection.questions.remove(&own);
         }
     }
+}
+
+/// The client that hears what an upstream says, or asks, outside of any call.
+fn client_at_large(engine: &Engine, upstream: &Arc<Upstream>, asks: bool) -> Option<Arc<ClientSession>> {
+    if !engine.daemon {
+        return engine.audience.stdio();
+    }
+    let lookers = engine.audience.lookers(upstream);
+    let is_shared = upstream.spec().isolation_in_daemon() == Isolation::Shared;
+    // A question needs one answer; the oldest session is as good as any that is alike.
+    let one_is_enough = lookers.len() < 2 || (asks && !is_shared);
+    lookers.into_iter().next().filter(|_| one_is_enough)
 }
 
 /// Handles an upstream's cancellation of one of its questions.

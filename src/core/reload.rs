@@ -4,12 +4,13 @@
 //! Invariant: these functions are pure; they compare and change nothing.
 
 use super::upstream::Spec;
-use crate::config::Transport;
+use crate::config::{Isolation, Transport};
 
-/// Whether an upstream keeps running under its new settings: only another transport or isolation makes it
-/// another upstream.
+/// Whether an upstream keeps running under its new settings: only another transport makes it another
+/// upstream, and whether clients have upstreams of their own.
 pub fn stays(old: &Spec, new: &Spec) -> bool {
-    old.transport == new.transport && old.isolation == new.isolation
+    let is_own = |spec: &Spec| spec.isolation == Some(Isolation::Session);
+    old.transport == new.transport && is_own(old) == is_own(new)
 }
 
 /// For each server of a new list, the server of an old list that it is. Names need not be unique: a server
@@ -33,7 +34,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{ByteLimit, Command, Http, Isolation, Secret, Start, Timeouts, ToolFilter};
+    use crate::config::{ByteLimit, Command, Http, Secret, Start, Timeouts, ToolFilter};
 
     fn transport(program: &str) -> Transport {
         let (program, args) = (program.to_owned(), vec!["--flag".to_owned()]);
@@ -48,7 +49,7 @@ mod tests {
             timeouts: Timeouts::default(),
             restart: false,
             lives_on: false,
-            isolation: Isolation::Shared,
+            isolation: None,
             start: Start::Open,
             idle_timeout: None,
             always_listed: false,
@@ -83,7 +84,8 @@ mod tests {
                 },
                 false,
             ),
-            ("isolation", |spec| spec.isolation = Isolation::Session, false),
+            ("isolation", |spec| spec.isolation = Some(Isolation::Session), false),
+            ("isolation that means the same", |spec| spec.isolation = Some(Isolation::Directory), true),
         ];
         for (what, change, expected) in changes {
             let mut new = spec();

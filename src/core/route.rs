@@ -42,11 +42,20 @@ pub enum OutgoingKind<'a> {
 }
 
 impl OutgoingKind<'_> {
+    /// Whether a client that is far behind can do without the message.
+    fn is_passing(self) -> bool {
+        matches!(self, Self::Notice("notifications/progress" | "notifications/message"))
+    }
+
     /// Whether this is the last message about its request.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Result | Self::Error(_) | Self::Batch)
     }
 }
+
+/// The number of bytes that may wait for a client on a pipe before it is told no more of progress and logs.
+/// Only a session of the daemon gets there: over stdio, upstreams are not read while that much waits.
+const MOST_UNREAD: usize = 16 * 1024 * 1024;
 
 /// The way that messages to a client take.
 #[derive(Clone)]
@@ -63,6 +72,7 @@ impl Route {
     /// Sends the one message of this kind that `write` writes, if it writes any.
     pub fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
+            Self::Pipe(out) if kind.is_passing() && out.held() > MOST_UNREAD => false,
             Self::Pipe(out) => out.push(write),
             Self::Stream(sink) => {
                 let mut bytes = Vec::new();

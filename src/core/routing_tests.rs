@@ -293,12 +293,13 @@ fn a_panic_over_an_answer_fails_that_request_and_nothing_else() {
 fn an_isolated_server_is_known_in_every_window_of_its_client() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let workspace = |client| engine.workspace("", 0, Arc::new(Unseen), client);
+        let workspace = |client| engine.workspace("", 0, Arc::new(Unseen), client, None);
         let one = workspace(None);
         let (other, stranger) = (workspace(Some(one.client)), workspace(None));
-        let spec = Spec { isolation: Isolation::Session, ..(*Upstream::unreal("box", "s").spec()).clone() };
-        let upstream = engine.upstream(&one, "box", "s", "box", || spec);
-        let known = |workspace| engine.registry.known(workspace, "box", "s");
+        let spec =
+            Spec { isolation: Some(Isolation::Session), ..(*Upstream::unreal("box", "s").spec()).clone() };
+        let upstream = engine.upstream(&one, "box", "s", "box", spec.clone());
+        let known = |workspace| engine.registry.known(workspace, "box", "s", &spec);
         assert!(known(&other).is_some_and(|known| Arc::ptr_eq(&known, &upstream)));
         assert!(known(&stranger).is_none());
     });
@@ -308,12 +309,12 @@ fn an_isolated_server_is_known_in_every_window_of_its_client() {
 fn nothing_is_opened_for_a_client_that_is_gone() {
     runtime().block_on(async {
         let engine = World::new().engine;
-        let workspace = engine.workspace("", 0, Arc::new(Unseen), None);
+        let workspace = engine.workspace("", 0, Arc::new(Unseen), None, None);
         let spec = (*Upstream::unreal("box", "s").spec()).clone();
-        let upstream = engine.upstream(&workspace, "box", "s", "box", || spec);
+        let upstream = engine.upstream(&workspace, "box", "s", "box", spec.clone());
         engine.discard(&workspace);
         assert!(engine.open(&workspace, "box", &[upstream]).await.is_none());
-        assert!(engine.registry.known(&workspace, "box", "s").is_none(), "nobody would ever end it");
+        assert!(engine.registry.known(&workspace, "box", "s", &spec).is_none(), "nobody would ever end it");
         assert_eq!(workspace.read(|view| view.entries().count()), 0);
     });
 }

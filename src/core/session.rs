@@ -187,6 +187,13 @@ impl ClientSession {
         hello.or_else(|| Some((Version::LATEST_LEGACY, &*self.first_modern.get()?.client.capabilities)))
     }
 
+    /// What the client calls itself, in whichever era; `None` before its first message.
+    pub fn client_name(&self) -> Option<String> {
+        // Names in the view are made for the client that is met first.
+        let modern = || self.first_modern.get().map(|_| self.workspace.read(|view| view.client().to_owned()));
+        self.hello().map(|hello| hello.name.clone()).or_else(modern)
+    }
+
     /// Accepts a request; its answer, and messages that belong to it, go by `route`. `None`: its id is in
     /// use, and the refusal has been sent.
     pub fn accept(
@@ -474,6 +481,20 @@ impl ClientSession {
     /// Notes that the client is no longer subscribed to an exposed URI; `false`: it was not.
     pub fn unsubscribe(&self, uri: &str) -> bool {
         self.subscriptions.lock().remove(uri).is_some()
+    }
+
+    /// The exposed URIs that the client is subscribed to.
+    pub(super) fn subscribed(&self) -> Vec<String> {
+        let mut uris: Vec<_> = self.subscriptions.lock().keys().cloned().collect();
+        uris.sort_unstable();
+        uris
+    }
+
+    /// Sends a line that is not for the client, but for the client's end of a session of the daemon.
+    pub fn tell_end(&self, line: &[u8]) {
+        if let Route::Pipe(out) = &self.main {
+            out.push(|out| out.extend_from_slice(line));
+        }
     }
 
     /// Ends the subscriptions that lead to a server. Returns their URIs at that server.

@@ -29,9 +29,10 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
+use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::{Items, Sent};
-use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
 use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
@@ -47,7 +48,11 @@ pub struct Upstream {
     spec: RwLock<Arc<Spec>>,
     /// The name that people know the upstream by.
     label: Arc<str>,
-    engine: Weak<Engine>,
+    pub(super) engine: Weak<Engine>,
+    /// The session of the daemon that the upstream was made for, and whose surroundings it gets.
+    pub(super) origin: Option<Arc<Resident>>,
+    /// How much the upstream is used.
+    pub usage: Usage,
     phase: watch::Sender<Phase>,
     /// Lock order: whoever holds `state` may lock `phase` and `spec`, never the other way round.
     state: Mutex<UpstreamState>,
@@ -74,8 +79,8 @@ pub struct Spec {
     pub restart: bool,
     /// Whether the upstream keeps running when nobody has it open.
     pub lives_on: bool,
-    /// Who shares a connection to the upstream.
-    pub isolation: Isolation,
+    /// Who shares the upstream, if the file says so.
+    pub isolation: Option<Isolation>,
     /// When the upstream starts.
     pub start: Start,
     /// How long the upstream may be unused before it is stopped; `None`: for ever.
@@ -90,6 +95,14 @@ impl Spec {
     /// Whether what is remembered of the upstream is on offer before it runs.
     pub fn recalls(&self) -> bool {
         self.start == Start::Call || self.always_listed
+    }
+
+    /// Who shares the upstream in the daemon.
+    pub fn isolation_in_daemon(&self) -> Isolation {
+        self.isolation.unwrap_or(match keeps_state(&self.transport) {
+            true => Isolation::Session,
+            false => Isolation::Directory,
+        })
     }
 }
 
@@ -185,6 +198,7 @@ impl Upstream {
         label: &str,
         spec: Spec,
         history: Option<FailureHistory>,
+        origin: Option<Arc<Resident>>,
         engine: Weak<Engine>,
     ) -> Arc<Self> {
         let (backoff, last_failure) =
@@ -195,6 +209,8 @@ impl Upstream {
             label: label.into(),
             spec: RwLock::new(Arc::new(spec)),
             engine,
+            origin,
+            usage: Usage::default(),
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
             lives: watch::Sender::new(0),
@@ -412,7 +428,7 @@ impl Upstream {
     }
 
     /// Whether a client waits for the upstream.
-    pub(super) fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         let (waiting, connection) = {
             let state = self.state.lock();
             (state.waiting, state.connection.clone())
@@ -680,13 +696,13 @@ impl Upstream {
             timeouts: Timeouts::default(),
             restart: false,
             lives_on: false,
-            isolation: Isolation::Shared,
+            isolation: None,
             start: Start::Open,
             idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
         };
-        Self::new(group, server, group, spec, None, Weak::new())
+        Self::new(group, server, group, spec, None, None, Weak::new())
     }
 
     /// Pretends that the upstream is up and offers these items, or that it is down.

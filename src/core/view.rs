@@ -365,6 +365,16 @@ impl View {
         }
     }
 
+    /// What the client that the names are made for calls itself; empty where it may be any client.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// The open groups, in the order of opening.
+    pub fn opened(&self) -> &[Arc<str>] {
+        &self.open
+    }
+
     /// Begins to open a group: adds its upstreams. `None`: nobody has this view any more.
     pub fn begin_opening(
         &mut self,

@@ -18,6 +18,7 @@ use super::modern::{LastModern, Listener};
 use super::notices::{Ledger, Lists};
 use super::recent::Recent;
 use super::session::ClientSession;
+use super::sharing::Resident;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, Origin, View};
@@ -52,6 +53,8 @@ pub struct Workspace {
     listeners: Mutex<Vec<(Listener, Ledger)>>,
     /// How many holds there are.
     held: AtomicUsize,
+    /// The session of the daemon that has the workspace; `None` for all other clients.
+    resident: Option<Arc<Resident>>,
 }
 
 /// While a hold lives, clients are not told of changes that they did not ask for. When the last hold of a
@@ -69,12 +72,24 @@ impl Drop for Hold {
 
 impl Workspace {
     /// An empty workspace, for a client that has others or for a new client.
+    #[cfg(test)]
     pub fn new(
         principal: &str,
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
         kept: &Arc<Kept>,
+    ) -> Arc<Self> {
+        Self::of(principal, face, exposure, client, (kept, None))
+    }
+
+    /// An empty workspace of a session of the daemon, or of any other client.
+    pub fn of(
+        principal: &str,
+        face: usize,
+        exposure: Arc<dyn Exposure + Send + Sync>,
+        client: Option<u64>,
+        (kept, resident): (&Arc<Kept>, Option<Arc<Resident>>),
     ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -92,7 +107,18 @@ impl Workspace {
             sessions: Mutex::default(),
             listeners: Mutex::default(),
             held: AtomicUsize::new(0),
+            resident,
         })
+    }
+
+    /// The session of the daemon that has the workspace.
+    pub fn resident(&self) -> Option<&Resident> {
+        self.resident.as_deref()
+    }
+
+    /// A handle of the session of the daemon that has the workspace.
+    pub fn resident_handle(&self) -> Option<Arc<Resident>> {
+        self.resident.clone()
     }
 
     /// Which of the gateway's faces clients see through the workspace.

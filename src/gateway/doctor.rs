@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
+use crate::config::{Isolation, keeps_state};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
@@ -31,8 +32,8 @@ pub struct Finding {
     pub took: Duration,
     /// The names that clients would not accept: in full, and as changed.
     pub renamed: Renamed,
-    /// Whether the command is found only on the login shell's `PATH`.
-    pub by_login_shell: bool,
+    /// What else is worth knowing about the server.
+    pub remarks: Vec<Remark>,
     /// The file that the command resolves to.
     pub program: Option<PathBuf>,
     /// Who is logged in to the server.
@@ -43,6 +44,15 @@ pub struct Finding {
     pub oddities: Vec<Oddity>,
     /// The names of the tools and prompts that the lock keeps from clients.
     pub withheld: Vec<Arc<str>>,
+}
+
+/// Something about a server that is no problem by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remark {
+    /// The command is found only on the login shell's `PATH`.
+    ByLoginShell,
+    /// The server keeps something for one client, and yet may be shared.
+    KeepsState,
 }
 
 /// Something that a server offers and that clients are not shown as it came.
@@ -85,7 +95,7 @@ impl Gateway {
     /// [`Gateway::end`]. Names are made for a client called `client`.
     pub async fn examine(self: &Arc<Self>, client: &str) -> Vec<Finding> {
         let face = self.faces.whole();
-        let workspace = self.engine.workspace("doctor", 0, face.clone(), None);
+        let workspace = self.engine.workspace("doctor", 0, face.clone(), None, None);
         let patients = self.upstreams_by_hand(&*face, &workspace);
         let upstreams: Vec<_> = patients.iter().map(|(_, upstream)| upstream.clone()).collect();
         workspace.change(|view| {
@@ -112,6 +122,10 @@ impl Gateway {
             let (outcome, took) =
                 outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
             let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
+            let spec = upstream.spec();
+            let keeps_state = keeps_state(&spec.transport) && spec.isolation != Some(Isolation::Session);
+            let remarks = [(by_login_shell, Remark::ByLoginShell), (keeps_state, Remark::KeepsState)];
+            let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark).collect();
             let (tools, renamed, withheld) = exposed(&workspace, &upstream);
             findings.push(Finding {
                 group: upstream.group.clone(),
@@ -120,7 +134,7 @@ impl Gateway {
                 outcome: outcome.map(|()| tools),
                 took,
                 renamed,
-                by_login_shell,
+                remarks,
                 program: self.engine.program(&upstream).await,
                 known_login: upstream.known_login(),
                 login: upstream.login().map(|login| (upstream.to_string(), login)),

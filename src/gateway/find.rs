@@ -286,7 +286,7 @@ fn sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Sour
 /// Every server of the file.
 fn file_sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |server: Declared<'_>| {
-        let running = engine.registry.known(workspace, server.group, server.key);
+        let running = engine.registry.known(workspace, server.group, server.key, &server.spec);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));
         let filter = server.spec.filter.clone();
         let offers = match (items, engine.known.definitions()) {

@@ -28,7 +28,7 @@ pub struct Asked {
 /// [`Gateway::end`].
 pub async fn ask(gateway: &Arc<Gateway>, wanted: &dyn Fn(&LockPlace) -> bool) -> Vec<Asked> {
     let face = gateway.faces.whole();
-    let workspace = gateway.engine.workspace("lock", 0, face.clone(), None);
+    let workspace = gateway.engine.workspace("lock", 0, face.clone(), None, None);
     let servers = gateway.upstreams_by_hand(&*face, &workspace).into_iter();
     let places = servers.map(|(server, upstream)| (LockPlace::new(&upstream.group, &server), upstream));
     let wanted: Vec<_> = places.filter(|(place, _)| wanted(place)).collect();

@@ -41,6 +41,7 @@ use crate::core::modern::{Cache, ModernCall};
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
+use crate::core::sharing::Resident;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
@@ -62,6 +63,8 @@ pub struct Gateway {
     startup: Startup,
     /// Where switches are remembered; `None` if they are not.
     switch_file: RwLock<Option<SwitchFile>>,
+    /// The session that the gateway is for, in the daemon; `None` where it is for all clients.
+    resident: Option<Arc<Resident>>,
 }
 
 /// What a configuration file amounts to.
@@ -122,33 +125,26 @@ const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"su
 impl Gateway {
     /// A gateway that has started nothing yet.
     pub fn new(configured: Configured, around: Surroundings) -> Arc<Self> {
-        let Configured { face, switch_file } = configured;
-        let gateway = Arc::new(Self {
-            engine: Engine::new(face.common().clone(), around),
-            startup: Startup::new(face.starts_all().is_some()),
-            faces: Faces::new(face),
-            guests: Mutex::default(),
-            finders: Finders::default(),
-            switch_file: RwLock::new(switch_file),
-        });
-        let weak = Arc::downgrade(&gateway);
-        gateway.engine.audience.on_arrival(move |workspace| {
-            if let Some(gateway) = weak.upgrade() {
-                modern::watch_resources(&gateway, workspace);
-            }
-        });
-        gateway
+        let engine = Engine::new(configured.face.common().clone(), around);
+        over(engine, configured, None)
     }
 
     /// Puts a new file in force. The servers that have to start or end because of it do so in the background.
     pub fn reload(self: &Arc<Self>, configured: Configured) {
-        reload::reload(self, configured);
+        reload::reload(vec![(self.clone(), configured)]);
     }
 
     /// A workspace of a face, for one client or for all callers with the same credentials.
     fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
         let at_work = self.faces.at(face);
-        let workspace = self.engine.workspace(principal, face, at_work.clone(), client);
+        let resident = self.resident.clone();
+        let workspace = self.engine.workspace(principal, face, at_work.clone(), client, resident);
+        let weak = Arc::downgrade(self);
+        self.engine.audience.on_arrival(&workspace, move |workspace| {
+            if let Some(gateway) = weak.upgrade() {
+                modern::watch_resources(&gateway, workspace);
+            }
+        });
         if at_work.starts_all().is_some() {
             startup::furnish(self, &*at_work, &workspace);
         }
@@ -342,6 +338,7 @@ impl Gateway {
         if self.startup.has_lists() && self.opens_first(&session).is_none() {
             session.begin();
         }
+        session.record();
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
@@ -462,6 +459,7 @@ impl Gateway {
             return reply.error(code::INVALID_PARAMS, &message, None);
         }
         self.engine.set_log_level(reply.session(), params);
+        reply.session().record();
         reply.result("{}");
     }
 
@@ -498,6 +496,51 @@ impl Gateway {
         }
         sent.filter(|(connection, ours)| connection.peer.forget(*ours).is_some())
     }
+}
+
+/// A gateway over an engine, for all of its clients or for one session of the daemon. Such a session goes on
+/// where another of the same file is, so that both know each server by the same key.
+fn over(engine: Arc<Engine>, configured: Configured, resident: Option<Arc<Resident>>) -> Arc<Gateway> {
+    let Configured { face, switch_file } = configured;
+    Arc::new(Gateway {
+        engine,
+        startup: Startup::new(face.starts_all().is_some()),
+        faces: Faces::new(face),
+        guests: Mutex::default(),
+        finders: Finders::default(),
+        switch_file: RwLock::new(switch_file),
+        resident,
+    })
+}
+
+/// The gateway of one session of the daemon, over an engine that it shares with other sessions of the same
+/// file. `beside` is one of them: both must know each server by the same key.
+pub fn of_resident(
+    engine: &Arc<Engine>,
+    configured: Configured,
+    resident: Arc<Resident>,
+    beside: Option<&Gateway>,
+) -> Arc<Gateway> {
+    *resident.secrets.write() = configured.face.common().secrets.clone();
+    let face = match beside {
+        Some(beside) => configured.face.succeed(&*beside.faces.whole()),
+        None => configured.face,
+    };
+    over(engine.clone(), Configured { face, ..configured }, Some(resident))
+}
+
+/// Puts a new file in force for all gateways that share an engine.
+pub fn reload_all(gateways: Vec<(Arc<Gateway>, Configured)>) {
+    reload::reload(gateways);
+}
+
+/// The workspaces of a gateway's own clients, oldest first.
+fn workspaces(gateway: &Gateway) -> Vec<Arc<Workspace>> {
+    let mut all = gateway.engine.audience.workspaces();
+    if let Some(own) = &gateway.resident {
+        all.retain(|workspace| workspace.resident().is_some_and(|other| std::ptr::eq(other, &**own)));
+    }
+    all
 }
 
 fn method_not_found(method: &str, reply: Reply) {

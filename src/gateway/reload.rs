@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Configured, Gateway};
+use super::{Configured, Gateway, workspaces};
+use crate::core::engine::Engine;
 use crate::core::opening::start_and_settle;
+use crate::core::reload::stays;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
 use crate::core::workspace::{Hold, Workspace};
@@ -27,34 +29,63 @@ struct Moves {
     replaced: Vec<(Arc<Upstream>, Vec<Arc<Upstream>>)>,
 }
 
-/// Puts a new file in force. The servers that have to start or end because of it do so in the background.
-pub(super) fn reload(gateway: &Arc<Gateway>, configured: Configured) {
-    let holds = gateway.engine.audience.workspaces().iter().map(Workspace::hold).collect();
-    *gateway.switch_file.write() = configured.switch_file;
-    Moves::put_in_force(gateway, configured.face).make(gateway, holds);
+/// Puts a new file in force for gateways that share an engine. The servers that have to start or end because
+/// of it do so in the background.
+pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>) {
+    let Some(engine) = gateways.first().map(|(gateway, _)| gateway.engine.clone()) else { return };
+    let holds = engine.audience.workspaces().iter().map(Workspace::hold).collect();
+    let renewed = gateways.into_iter().map(|(gateway, configured)| {
+        *gateway.switch_file.write() = configured.switch_file;
+        let face = configured.face.succeed(&*gateway.faces.whole());
+        (gateway, face)
+    });
+    Moves::put_in_force(&engine, &renewed.collect::<Vec<_>>()).make(&engine, holds);
 }
 
 impl Moves {
     /// Makes every immediate change; returns the moves that are left to do.
-    fn put_in_force(gateway: &Arc<Gateway>, face: Arc<dyn Face>) -> Self {
-        let old = gateway.faces.whole();
-        let face = face.succeed(&*old);
-        gateway.dismiss(&old.common().serving, &face.common().serving);
-        let servers = face.servers();
-        let spec = |group: &str, key: &str| {
-            let found = servers.iter().find(|server| server.group == group && server.key == key);
-            found.map(|server| server.spec.clone())
-        };
-        let gone = gateway.engine.renew(face.common().clone(), spec);
+    fn put_in_force(engine: &Arc<Engine>, gateways: &[(Arc<Gateway>, Arc<dyn Face>)]) -> Self {
+        let mut settings = None;
+        for (gateway, face) in gateways {
+            gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
+            if let Some(resident) = &gateway.resident {
+                *resident.secrets.write() = face.common().secrets.clone();
+            }
+            settings = Some(face.common().clone());
+        }
+        let gone = settings.map(|settings| {
+            let servers: Vec<_> = gateways
+                .iter()
+                .map(|(gateway, face)| (workspaces(gateway), gateway, face.servers()))
+                .collect();
+            engine.renew(settings, |upstream, share| {
+                servers.iter().find_map(|(workspaces, gateway, servers)| {
+                    let is_it = |server: &&Declared<'_>| {
+                        server.group == &*upstream.group && server.key == &*upstream.server
+                    };
+                    let new = &servers.iter().find(is_it)?.spec;
+                    let stays = match &gateway.resident {
+                        None => stays(&upstream.spec(), new),
+                        Some(resident) => {
+                            workspaces.iter().any(|workspace| resident.share(workspace.client, new) == *share)
+                                && upstream.spec().transport == new.transport
+                        }
+                    };
+                    stays.then(|| new.clone())
+                })
+            })
+        });
         let mut moves = Self {
-            replaced: gone.into_iter().map(|upstream| (upstream, Vec::new())).collect(),
+            replaced: gone.into_iter().flatten().map(|upstream| (upstream, Vec::new())).collect(),
             added: Vec::new(),
         };
-        gateway.faces.replace(&face);
-        // A face that is still searched is indexed anew when somebody searches it.
-        gateway.finders.clear();
-        for workspace in gateway.engine.audience.workspaces() {
-            moves.renew_workspace(gateway, &workspace, &*face);
+        for (gateway, face) in gateways {
+            gateway.faces.replace(face);
+            // A face that is still searched is indexed anew when somebody searches it.
+            gateway.finders.clear();
+            for workspace in workspaces(gateway) {
+                moves.renew_workspace(gateway, &workspace, &**face);
+            }
         }
         moves
     }
@@ -63,7 +94,7 @@ impl Moves {
     fn renew_workspace(&mut self, gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, whole: &dyn Face) {
         let mut part = gateway.faces.part_of(workspace);
         let token = whole.common().serving.tokens.iter().find(|token| token.name == workspace.principal);
-        if let Some(token) = token.filter(|_| gateway.engine.audience.stdio().is_none()) {
+        if let Some(token) = token.filter(|_| serves_http(gateway)) {
             part.names = token.scope.clone();
         }
         let Some(place) = gateway.faces.place_of(&part) else {
@@ -92,6 +123,7 @@ impl Moves {
         });
         for session in workspace.sessions() {
             session.end_lost_subscriptions();
+            session.record();
         }
     }
 
@@ -106,11 +138,11 @@ impl Moves {
 
     /// Starts new servers and ends those that are no longer wanted. Clients hear of the immediate changes
     /// together with the servers that start quickly, and of later ones as they come up.
-    fn make(self, gateway: &Arc<Gateway>, holds: Vec<Hold>) {
+    fn make(self, engine: &Arc<Engine>, holds: Vec<Hold>) {
         let mut waits = Vec::new();
         for (old, next) in self.replaced {
             let is_waited_for = !next.is_empty();
-            let settled = gateway.engine.replace(old, next);
+            let settled = engine.replace(old, next);
             waits.extend(is_waited_for.then_some(settled));
         }
         tokio::spawn(async move {
@@ -128,6 +160,11 @@ impl Moves {
             }
         });
     }
+}
+
+/// Whether clients come over HTTP, with tokens.
+fn serves_http(gateway: &Gateway) -> bool {
+    gateway.resident.is_none() && gateway.engine.audience.stdio().is_none()
 }
 
 /// Empties a workspace whose toolbox is gone, or is no longer for this client.

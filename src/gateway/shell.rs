@@ -67,7 +67,7 @@ impl Shell {
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
         recall_introductions(&gateway, &*face);
-        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None);
+        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None, None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
         let capabilities = "{\"elicitation\":{\"form\":{},\"url\":{}}}";

@@ -121,7 +121,7 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
     if let Some(recalled) = &*gateway.startup.recalled.lock() {
         stand_in(recalled, workspace);
     }
-    let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Isolation::Session);
+    let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Some(Isolation::Session));
     for upstream in own.filter(|upstream| !upstream.is_at_rest()) {
         let _ = upstream.start();
     }
@@ -158,7 +158,7 @@ pub(super) fn start_all(gateway: &Arc<Gateway>, face: &Arc<dyn Face>, workspace:
 /// Lets what is remembered stand in for servers that are not up yet, if anything is remembered. Requests for
 /// lists then need not wait any longer.
 fn answer_from_memory(gateway: &Arc<Gateway>, recalled: Remembered) {
-    let workspaces = gateway.engine.audience.workspaces();
+    let workspaces = super::workspaces(gateway);
     if workspaces.iter().filter(|workspace| stand_in(&recalled, workspace)).count() == 0 {
         return;
     }
@@ -186,7 +186,7 @@ fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
 
 /// From now on, clients can ask for lists in every workspace.
 fn begin_all(gateway: &Gateway) {
-    for workspace in gateway.engine.audience.workspaces() {
+    for workspace in super::workspaces(gateway) {
         workspace.begin();
     }
 }

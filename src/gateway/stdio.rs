@@ -1,16 +1,24 @@
-//! Serves one client on our own stdin and stdout.
+//! Serves one client on our own stdin and stdout, or one session of the daemon on a connection to its relay.
+//!
+//! A session of the daemon is a stdio session with another end: its servers may be those of others, so they
+//! are released and not ended. Between its messages its two ends say things to each other ([`Aside`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
+use crate::catalog::Kind;
+use crate::core::record::{ASIDE, Record};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
-use crate::json::{Node, Scanner};
+use crate::core::workspace::Workspace;
+use crate::face::Then;
+use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Id, Malformed, Message, batch_parts};
@@ -21,56 +29,160 @@ use crate::transport::outbox::Outbox;
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
+/// How long the subscriptions of a session that goes on elsewhere may take.
+const LONGEST_RESTORE: Duration = Duration::from_secs(5);
+
+/// Where a session goes on that stood somewhere before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// How it stood.
+    pub record: Record,
+    /// No question has an id below this one.
+    pub first_question: u64,
+}
+
+/// What the relay of a session tells the daemon. In the other direction go records and [`BYE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aside {
+    /// The session ends; what is in flight may finish.
+    End,
+    /// The file is to be read again.
+    Reload,
+}
+
+/// How a line begins that stands for a line of the client that was too long: its length and its beginning
+/// follow.
+pub const LONG_LINE: &[u8] = b"\x01long ";
+
+/// The line by which the daemon announces its orderly end: it takes nothing new.
+pub const BYE: &[u8] = b"\x01bye";
+
+impl Aside {
+    /// The line for it, with its line break.
+    pub fn line(self) -> &'static [u8] {
+        match self {
+            Self::End => b"\x01end\n",
+            Self::Reload => b"\x01reload\n",
+        }
+    }
+
+    fn read(line: &[u8]) -> Option<Self> {
+        [Self::End, Self::Reload].into_iter().find(|aside| aside.line().trim_ascii_end() == line)
+    }
+}
 
 /// Serves one client until it closes its end or `shutdown` resolves. By the time this returns, every call is
 /// answered and every upstream is gone.
 pub async fn run(
     gateway: Arc<Gateway>,
+    resumed: Option<Resumed>,
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin + Send + 'static,
     shutdown: impl Future<Output = ()>,
 ) {
-    let out = Outbox::new();
-    let session = ClientSession::new(gateway.begin("stdio"), Route::Pipe(out.clone()));
-    // The runtime has one thread, so no task that `begin` spawned gets a turn before the session is attached.
-    gateway.engine.audience.attach_stdio(&session);
-    let writer = tokio::spawn({
-        let out = out.clone();
-        async move { out.run(stdout).await }
-    });
-    let client = StdioClient { gateway: gateway.clone(), session: session.clone() };
-    let reading = client.read(stdin);
-    tokio::pin!(reading);
-    let mut open = true;
-    tokio::select! {
-        () = &mut reading => open = false,
-        () = shutdown => {}
-    }
-    session.end();
-    let ending = async {
-        let _ = timeout(DRAIN, session.answered()).await;
-        session.cut_off(SHUTTING_DOWN);
-        // Requests that wait for an upstream to start learn here that it has ended.
-        gateway.engine.stop().await;
-        session.abandon(SHUTTING_DOWN);
+    let end = gateway.engine.clone();
+    let client = StdioClient::new(gateway, resumed, None).await;
+    client.serve(stdin, stdout, shutdown, async { end.stop().await }).await;
+}
+
+/// Serves one session of the daemon until its relay closes the connection or `shutdown` resolves. By the time
+/// this returns, every call is answered and everything that the session had open is released.
+pub async fn run_in_daemon(
+    gateway: Arc<Gateway>,
+    resumed: Option<Resumed>,
+    (stdin, stdout): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    on_reload: impl Fn() + Send + Sync + 'static,
+    on_session: impl FnOnce(&Arc<ClientSession>),
+    shutdown: impl Future<Output = ()>,
+) {
+    let engine = gateway.engine.clone();
+    let client = StdioClient::new(gateway, resumed, Some(Box::new(on_reload))).await;
+    on_session(&client.session);
+    let session = client.session.clone();
+    let goodbye = async {
+        shutdown.await;
+        session.tell_end(BYE);
     };
-    tokio::pin!(ending);
-    loop {
-        tokio::select! {
-            () = &mut ending => break,
-            () = &mut reading, if open => open = false,
-        }
-    }
-    out.close();
-    let _ = timeout(LAST_WRITE, writer).await;
+    let workspace = session.workspace.clone();
+    client.serve(stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
 }
 
 struct StdioClient {
     gateway: Arc<Gateway>,
     session: Arc<ClientSession>,
+    out: Arc<Outbox>,
+    /// Notified when the relay says that the session ends.
+    end: Notify,
+    /// Called when the relay says that the file is to be read again; `None` outside the daemon.
+    on_reload: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl StdioClient {
+    /// A client that has not sent anything yet, or that goes on as it stood before.
+    async fn new(
+        gateway: Arc<Gateway>,
+        resumed: Option<Resumed>,
+        on_reload: Option<Box<dyn Fn() + Send + Sync>>,
+    ) -> Self {
+        let out = Outbox::new();
+        let workspace = gateway.begin("stdio");
+        if let Some(resumed) = &resumed {
+            // Nobody looks at the workspace yet, so nobody is told of each change.
+            reopen(&gateway, &workspace, &resumed.record).await;
+        }
+        let session = ClientSession::new(workspace, Route::Pipe(out.clone()));
+        if on_reload.is_none() {
+            // The runtime has one thread, so no task that `begin` spawned gets a turn before the session is
+            // attached.
+            gateway.engine.audience.attach_stdio(&session);
+        }
+        if let Some(resumed) = &resumed {
+            session.peer.skip_to(resumed.first_question);
+            restore(&gateway, &session, &resumed.record).await;
+        }
+        Self { gateway, session, out, end: Notify::new(), on_reload }
+    }
+
+    /// Serves the client; `ended` releases or ends its upstreams.
+    async fn serve(
+        self,
+        stdin: impl AsyncRead + Unpin,
+        stdout: impl AsyncWrite + Unpin + Send + 'static,
+        shutdown: impl Future<Output = ()>,
+        ended: impl Future<Output = ()>,
+    ) {
+        let (session, out) = (self.session.clone(), self.out.clone());
+        let writer = tokio::spawn({
+            let out = out.clone();
+            async move { out.run(stdout).await }
+        });
+        let reading = self.read(stdin);
+        tokio::pin!(reading);
+        let mut open = true;
+        tokio::select! {
+            () = &mut reading => open = false,
+            () = self.end.notified() => {}
+            () = shutdown => {}
+        }
+        session.end();
+        let ending = async {
+            let _ = timeout(DRAIN, session.answered()).await;
+            session.cut_off(SHUTTING_DOWN);
+            // Requests that wait for an upstream to start learn here that it has ended.
+            ended.await;
+            session.abandon(SHUTTING_DOWN);
+        };
+        tokio::pin!(ending);
+        loop {
+            tokio::select! {
+                () = &mut ending => break,
+                () = &mut reading, if open => open = false,
+            }
+        }
+        out.close();
+        let _ = timeout(LAST_WRITE, writer).await;
+    }
+
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
         let limit = self.gateway.engine.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));
@@ -96,6 +208,11 @@ impl StdioClient {
     fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
         let text = match line {
             Line::Whole(text) => text,
+            Line::TooLong(TooLong { start, .. })
+                if start.first() == Some(&ASIDE) && self.on_reload.is_some() =>
+            {
+                return self.take_aside(scanner, start);
+            }
             Line::TooLong(TooLong { start, length, .. }) => {
                 let id = raw_id(scanner, start).and_then(Id::from_raw);
                 let limit = self.gateway.engine.settings().max_message_bytes;
@@ -104,9 +221,23 @@ impl StdioClient {
             }
         };
         match scanner.scan(text) {
+            Err(_) if text.first() == Some(&ASIDE) && self.on_reload.is_some() => {
+                self.take_aside(scanner, text);
+            }
             Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
             Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
             Ok(doc) => self.take_message(Message::read(doc.root())),
+        }
+    }
+
+    fn take_aside(&self, scanner: &mut Scanner, line: &[u8]) {
+        if let Some(long) = read_long(line) {
+            return self.take(scanner, Line::TooLong(long));
+        }
+        match (Aside::read(line), &self.on_reload) {
+            (Some(Aside::End), _) => self.end.notify_one(),
+            (Some(Aside::Reload), Some(reload)) => reload(),
+            _ => tracing::debug!("the other end of the session said something that we do not know"),
         }
     }
 
@@ -124,5 +255,87 @@ impl StdioClient {
             true => self.take_message(Err(Malformed::new(None, "the batch is empty"))),
             false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), None),
         }
+    }
+}
+
+/// A line of the client that was too long for its relay.
+fn read_long(line: &[u8]) -> Option<TooLong<'_>> {
+    let told = line.strip_prefix(LONG_LINE)?;
+    let (length, start) = told.split_at(told.iter().position(|byte| *byte == b' ')?);
+    Some(TooLong { start: &start[1..], end: &[], length: str::from_utf8(length).ok()?.parse().ok()? })
+}
+
+/// Opens and switches what a session had open and switched.
+async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, record: &Record) {
+    let switched = |wanted: bool| {
+        record.switched.each_ref().map(|names| {
+            let names = names.iter().filter(|(_, on)| **on == wanted);
+            names.map(|(name, _)| name.as_str().into()).collect::<Vec<Arc<str>>>()
+        })
+    };
+    workspace.change(|view| view.switch(&switched(true), &switched(false)));
+    let face = gateway.faces.of(workspace);
+    let groups = face.groups();
+    let closed = workspace.read(|view| {
+        let closed = |group: &&String| groups.contains(&group.as_str()) && !view.is_open(group);
+        record.open.iter().filter(closed).collect::<Vec<_>>()
+    });
+    // All start at the same time, and are opened in their order.
+    for server in face.servers().iter().filter(|server| closed.iter().any(|group| *group == server.group)) {
+        let upstream = gateway.upstream(workspace, server);
+        if !upstream.is_at_rest() {
+            let _ = upstream.start();
+        }
+    }
+    for group in closed {
+        let _ = gateway.open_group(workspace, group, &Then::Request).await;
+    }
+}
+
+/// Repeats the requests by which a session came to stand as it did. Nobody hears the answers; the client is
+/// told once that its lists may have changed.
+async fn restore(gateway: &Arc<Gateway>, session: &Arc<ClientSession>, record: &Record) {
+    let mut requests = Vec::new();
+    requests.extend(record.hello.as_ref().map(|hello| ("initialize", hello.clone())));
+    requests.extend(record.level.as_ref().map(|level| ("logging/setLevel", level.clone())));
+    let subscribe = |uri: &String| ("resources/subscribe", format!("{{\"uri\":{}}}", quote(uri)));
+    requests.extend(record.subscriptions.iter().map(subscribe));
+    for (number, (method, params)) in requests.into_iter().enumerate() {
+        let id = format!("\"mcp-workbench/restored/{number}\"");
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        gateway.take(session, Message::read(Raw::own(text).root()), Some(Route::Nowhere), None);
+    }
+    let _ = timeout(LONGEST_RESTORE, session.answered()).await;
+    let face = gateway.face(session);
+    if session.hello().is_none() || (record.open.is_empty() && face.starts_all().is_none()) {
+        return;
+    }
+    let mut told = Vec::new();
+    for kind in Kind::ALL {
+        let method = kind.changed_method();
+        if face.lists(session.hello(), kind) && !told.contains(&method) {
+            told.push(method);
+            session.notify(None, method, |_| ());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asides_are_read_as_they_are_written_and_no_json_is_one() {
+        for aside in [Aside::End, Aside::Reload] {
+            assert_eq!(Aside::read(aside.line().trim_ascii_end()), Some(aside));
+            assert!(Scanner::default().scan(aside.line()).is_err());
+        }
+        for other in [&b""[..], b"end", b"\x01", b"\x01ended", BYE, b"{}"] {
+            assert_eq!(Aside::read(other), None);
+        }
+        assert!(Scanner::default().scan(BYE).is_err());
+        let long = read_long(b"\x01long 12 {\"id\": 1").expect("a length and a beginning");
+        assert_eq!((long.length, long.start), (12, &b"{\"id\": 1"[..]));
+        assert!(read_long(b"\x01long").is_none() && read_long(b"\x01long x y").is_none());
     }
 }

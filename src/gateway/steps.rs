@@ -107,6 +107,7 @@ impl Gateway {
             let session = reply.session().clone();
             let told = session.told_of_tools();
             let failed = gateway.open_group(&session.workspace, &group, &then).await;
+            session.record();
             if !reply.is_wanted() {
                 return;
             }
@@ -130,7 +131,7 @@ impl Gateway {
     }
 
     /// Opens a group. `None` means that the group does not exist, or was closed before it was open.
-    async fn open_group(
+    pub(super) async fn open_group(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
         group: &str,
@@ -155,7 +156,7 @@ impl Gateway {
 
     /// A server's upstream, as this workspace reaches it.
     pub(super) fn upstream(self: &Arc<Self>, workspace: &Workspace, server: &Declared<'_>) -> Arc<Upstream> {
-        self.engine.upstream(workspace, server.group, server.key, &server.label, || server.spec.clone())
+        self.engine.upstream(workspace, server.group, server.key, &server.label, server.spec.clone())
     }
 
     /// Every server of a face, in the file's order, for a caller that starts them by hand: none restarts by
@@ -180,6 +181,7 @@ impl Gateway {
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
         });
         let servers = self.engine.close(workspace, group);
+        reply.session().record();
         reply.result(&face.closed(group, tools, servers));
     }
 
@@ -190,6 +192,7 @@ impl Gateway {
             view.switch(&change.on, &change.off);
             face.switched(view, &self.viewer(&reply, params), &change)
         });
+        reply.session().record();
         workspace.tell();
         let answer = async move {
             reply.caught_up(told).await;

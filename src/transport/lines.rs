@@ -170,6 +170,11 @@ impl Lines {
             .then(|| &self.buffer[start..end])
     }
 
+    /// Everything that was read behind the last line.
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.split_off(self.start)
+    }
+
     /// Discards everything held of a line that is too long, except its beginning.
     fn swallow(&mut self) {
         let held = self.buffer.len() - self.start;

@@ -209,6 +209,11 @@ impl<T: Send + 'static> Peer<T> {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Gives no id below this one from now on.
+    pub fn skip_to(&self, id: u64) {
+        self.next.fetch_max(id, Ordering::Relaxed);
+    }
+
     /// Opens a request under a reserved id, to be recorded and then sent. `on_answer` runs exactly once,
     /// unless the request is forgotten. If the connection is closed, it runs at once and the result is
     /// `None`.

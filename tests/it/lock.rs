@@ -393,6 +393,8 @@ fn no_verb_shows_what_is_withheld() {
         "disable",
         "describe",
         "rename",
+        "status",
+        "stop",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;

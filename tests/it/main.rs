@@ -16,6 +16,8 @@ mod config;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod conformance;
 mod crash;
+#[cfg(target_os = "linux")]
+mod daemon;
 mod demo;
 mod doctor;
 mod ending;

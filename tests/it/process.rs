@@ -49,6 +49,7 @@ async fn a_program_that_cannot_run_is_told() {
         args: vec![],
         env: vec![],
         cwd: cwd.map(PathBuf::from),
+        umask: None,
     };
     let too_long = Launch { args: vec!["x".repeat(4 << 20)], ..launch("/bin/true", None) };
     for (launch, errno, text) in [
@@ -386,6 +387,7 @@ fn launch(script: &str, mark: &Mark) -> Launch {
         args: vec!["-c".into(), script.into()],
         env: vec![("PATH".into(), path()), ("MARK".into(), mark.0.clone().into())],
         cwd: None,
+        umask: None,
     }
 }
 

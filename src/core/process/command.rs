@@ -81,7 +81,7 @@ pub(super) async fn prepare<Login: Future<Output = Option<OsString>>>(
             FileKind::Missing => return Err(CommandError::Missing { path }),
         }
     };
-    Ok(Launch { program, args: command.args.clone(), env, cwd: command.cwd.clone() })
+    Ok(Launch { program, args: command.args.clone(), env, cwd: command.cwd.clone(), umask: None })
 }
 
 /// The variables that an upstream gets from our environment, overridden by those that its entry declares.

@@ -60,6 +60,7 @@ fn question(vars: &[(OsString, OsString)]) -> Launch {
         args: ["-l", "-i", "-c", &script].map(String::from).to_vec(),
         env,
         cwd: None,
+        umask: None,
     }
 }
 

@@ -22,8 +22,11 @@ use crate::config;
 
 mod browser;
 mod command;
+#[cfg(unix)]
+pub mod daemon;
 mod git;
 mod login;
+mod memory;
 #[cfg(unix)]
 mod shim;
 #[cfg(unix)]
@@ -39,6 +42,7 @@ use windows as system;
 pub use browser::browse;
 pub use command::CommandError;
 pub use git::git_may_commit;
+pub use memory::{ProcessTable, own_memory};
 pub use system::Control;
 
 /// The pipe to an upstream's stdin.
@@ -133,6 +137,8 @@ pub struct Launch {
     pub env: Vec<(OsString, OsString)>,
     /// The working directory; `None` means ours.
     pub cwd: Option<PathBuf>,
+    /// The umask; `None` means ours.
+    pub umask: Option<u32>,
 }
 
 impl fmt::Debug for Launch {
@@ -143,6 +149,7 @@ impl fmt::Debug for Launch {
             .field("args", &self.args.len())
             .field("env", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .field("cwd", &self.cwd)
+            .field("umask", &self.umask)
             .finish()
     }
 }
@@ -187,6 +194,11 @@ impl fmt::Display for Exit {
             Self::Lost => out.write_str("was killed, since its supervisor ended"),
         }
     }
+}
+
+/// The variables that a server gets from an environment if its entry names these besides the usual ones.
+pub fn inherited(vars: &[(OsString, OsString)], names: &[String]) -> Vec<(OsString, OsString)> {
+    command::environment(vars, names, &[])
 }
 
 /// Turns this process into the supervisor of an upstream, if it was started as one, and does not return then.

@@ -104,6 +104,10 @@ fn start(launch: &Launch) -> Result<c_int, i32> {
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
+    if let Some(umask) = launch.umask {
+        // SAFETY: concerns this process only, which makes no file, and touches no memory.
+        unsafe { libc::umask(umask as libc::mode_t) };
+    }
     // SAFETY: runs between fork and exec in a process of one thread; system calls only, no allocation.
     unsafe {
         command.pre_exec(move || {
@@ -277,7 +281,7 @@ fn take(fd: RawFd) -> io::Result<OwnedFd> {
 
 /// Closes the descriptors that the gateway had inherited and passed on unknowingly, so that they do not reach
 /// the upstream.
-fn close_all_but(keep: &[RawFd]) {
+pub(super) fn close_all_but(keep: &[RawFd]) {
     let Ok(open) = fs::read_dir(system::DESCRIPTORS) else { return };
     let open: Vec<RawFd> =
         open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -289,7 +293,7 @@ fn close_all_but(keep: &[RawFd]) {
 }
 
 /// Redirects stdin, stdout and stderr to `/dev/null`.
-fn let_go_of_stdio() {
+pub(super) fn let_go_of_stdio() {
     let null = File::options().read(true).write(true).open("/dev/null");
     for fd in libc::STDIN_FILENO..=libc::STDERR_FILENO {
         // SAFETY: the three are owned by nobody, and used by nobody but a panic's message.

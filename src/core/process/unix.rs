@@ -15,6 +15,8 @@ use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -60,6 +62,7 @@ pub(super) fn spawn(shim: &Path, launch: &Launch) -> io::Result<Child> {
             report: [0; REPORT],
             filled: 0,
             pid: None,
+            shown_pid: Arc::default(),
             exit: None,
         },
     })
@@ -75,10 +78,17 @@ pub struct Control {
     report: [u8; REPORT],
     filled: usize,
     pid: Option<u32>,
+    /// The process id for whoever else wants it; 0 until it is known.
+    shown_pid: Arc<AtomicU32>,
     exit: Option<Exit>,
 }
 
 impl Control {
+    /// Where the process id stands as soon as it is known, and 0 before that.
+    pub fn pid_cell(&self) -> Arc<AtomicU32> {
+        self.shown_pid.clone()
+    }
+
     /// Resolves to the process id as soon as the program runs, or to an error if it could not be executed.
     pub async fn started(&mut self) -> Result<u32, Exit> {
         loop {
@@ -121,7 +131,10 @@ impl Control {
         if self.filled == REPORT {
             self.filled = 0;
             match Report::decode(self.report) {
-                Some(Report::Started(pid)) => self.pid = Some(pid),
+                Some(Report::Started(pid)) => {
+                    self.pid = Some(pid);
+                    self.shown_pid.store(pid, Ordering::Relaxed);
+                }
                 Some(Report::Ended(exit)) => self.exit = Some(exit),
                 None => self.lose(),
             }
@@ -208,11 +221,13 @@ impl Stop {
     }
 }
 
-/// Encodes the launch as strings that each end with a zero byte: working directory (empty for none), program,
-/// number of arguments, the arguments, then names and values of the environment in turn.
+/// Encodes the launch as strings that each end with a zero byte: umask and working directory (empty for none),
+/// program, number of arguments, the arguments, then names and values of the environment in turn.
 fn encode(launch: &Launch) -> io::Result<Vec<u8>> {
     let count = launch.args.len().to_string();
+    let umask = launch.umask.map(|umask| umask.to_string()).unwrap_or_default();
     let head = [
+        umask.as_bytes(),
         launch.cwd.as_deref().map_or(&b""[..], |cwd| cwd.as_os_str().as_bytes()),
         launch.program.as_os_str().as_bytes(),
         count.as_bytes(),
@@ -235,6 +250,8 @@ fn encode(launch: &Launch) -> io::Result<Vec<u8>> {
 /// The inverse of [`encode`]; `None` if the bytes do not come from it.
 pub(super) fn decode(bytes: &[u8]) -> Option<Launch> {
     let mut fields = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+    let umask = str::from_utf8(fields.next()?).ok().filter(|umask| !umask.is_empty());
+    let umask = umask.map_or(Some(None), |umask| umask.parse().ok().map(Some))?;
     let cwd = Some(fields.next()?).filter(|cwd| !cwd.is_empty()).map(|cwd| PathBuf::from(os_string(cwd)));
     let program = PathBuf::from(os_string(fields.next()?));
     let count: usize = str::from_utf8(fields.next()?).ok()?.parse().ok()?;
@@ -244,7 +261,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Launch> {
     while let Some(name) = fields.next() {
         env.push((os_string(name), os_string(fields.next()?)));
     }
-    (args.len() == count).then_some(Launch { program, args, env, cwd })
+    (args.len() == count).then_some(Launch { program, args, env, cwd, umask })
 }
 
 fn os_string(bytes: &[u8]) -> OsString {
@@ -313,26 +330,39 @@ mod tests {
         let env = |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| (n.into(), v.into())).collect();
         let odd = OsString::from_vec(b"/\xff".to_vec());
         let launches = [
-            Launch { program: "/bin/true".into(), args: vec![], env: vec![], cwd: None },
+            Launch { program: "/bin/true".into(), args: vec![], env: vec![], cwd: None, umask: None },
             Launch {
                 program: odd.clone().into(),
                 args: vec!["".into(), "ä\n".into(), "".into()],
                 env: env(&[("A", ""), ("", "B"), ("C", "")]),
                 cwd: Some(odd.into()),
+                umask: Some(0o27),
             },
         ];
         for launch in launches {
             assert_eq!(decode(&encode(&launch).unwrap()), Some(launch));
         }
-        for broken in [&b""[..], b"\0", b"\0/bin/true\0", b"\0/bin/true\x002\0one\0", b"\0/p\x000\0NAME\0"] {
+        for broken in [
+            &b""[..],
+            b"\0",
+            b"\0\0/bin/true\0",
+            b"\0\0/bin/true\x002\0one\0",
+            b"\0\0/p\x000\0NAME\0",
+            b"x\0\0/p\x000\0",
+        ] {
             assert_eq!(decode(broken), None, "{broken:?}");
         }
     }
 
     #[test]
     fn a_zero_byte_is_refused() {
-        let launch =
-            Launch { program: "/bin/true".into(), args: vec!["a\0b".into()], env: vec![], cwd: None };
+        let launch = Launch {
+            program: "/bin/true".into(),
+            args: vec!["a\0b".into()],
+            env: vec![],
+            cwd: None,
+            umask: None,
+        };
         assert_eq!(encode(&launch).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -80,6 +80,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// Where the process id stands.
+    pub fn pid_cell(&self) -> std::sync::Arc<std::sync::atomic::AtomicU32> {
+        std::sync::Arc::new(self.pid.into())
+    }
+
     /// The process id of the running program.
     pub async fn started(&mut self) -> Result<u32, Exit> {
         Ok(self.pid)
@@ -275,6 +280,7 @@ mod tests {
             args: args.map(String::from).to_vec(),
             env,
             cwd: None,
+            umask: None,
         }
     }
 
@@ -353,6 +359,7 @@ mod tests {
             args: vec!["/C".into(), r#"echo "one  two" three& exit 7"#.into()],
             env: vec![("SystemRoot".into(), root)],
             cwd: None,
+            umask: None,
         };
         let mut child = spawn(Path::new(""), &launch).unwrap();
         let mut output = String::new();

@@ -48,7 +48,7 @@ impl Face for Toolman {
                 timeouts: server.timeouts,
                 // A server behind a URL is always reconnected to.
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
-                lives_on: server.isolation == Isolation::Shared,
+                lives_on: server.isolation != Some(Isolation::Session),
                 isolation: server.isolation,
                 start: running(server).start.unwrap_or(Start::Open),
                 idle_timeout: running(server).longest_idle(),
@@ -219,7 +219,7 @@ impl Face for Toolman {
 
     /// The error's data has Toolman's own shape.
     fn refusal(&self, code: i64, message: &str) -> Refusal {
-        Refusal { code, message: message.to_owned(), data: Some(super::answer(Err(message))) }
+        super::refusal(code, message)
     }
 
     fn failed_call(&self, target: &Target, failure: &CallFailure<'_>) -> Wording {

@@ -18,6 +18,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::ClientHello;
+use crate::protocol::message::Refusal;
 use crate::text::{listed, one_line};
 
 /// The tool that switches things on and off.
@@ -696,6 +697,16 @@ fn answer(outcome: Result<&str, &str>) -> String {
         Ok(result) => format!("{{\"success\":true,\"result\":{result},\"error\":null}}"),
         Err(error) => format!("{{\"success\":false,\"result\":null,\"error\":{}}}", quote(error)),
     }
+}
+
+/// The result of a tool call that failed.
+pub fn failed_result(message: &str) -> String {
+    tool_result(Err(message))
+}
+
+/// The refusal of a request.
+pub fn refusal(code: i64, message: &str) -> Refusal {
+    Refusal { code, message: message.to_owned(), data: Some(answer(Err(message))) }
 }
 
 /// An answer in Toolman's own shape, as a tool's result.

@@ -397,6 +397,11 @@ fn value_result(value: &str, structured_content: bool) -> String {
     format!("{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured}}}", quote(value))
 }
 
+/// The result of a tool call that failed, with this text.
+pub fn failed_result(text: &str) -> String {
+    error_result(&[text])
+}
+
 /// A result for a call that the upstream answered with an error. If the error is malformed, the result keeps
 /// what there is of it.
 pub(super) fn refused_call(address: &str, error: Node<'_>) -> String {

@@ -6,6 +6,8 @@ mod arguments;
 pub(super) mod decide;
 mod offer;
 
+pub use self::answers::failed_result;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 

@@ -1,0 +1,67 @@
+//! The process that a client starts when the file says `"daemon": true`: hands the session to the daemon, and
+//! says why if it cannot.
+
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+use super::World;
+use super::failure::Failure;
+use super::load::Loader;
+use super::reload::Hangup;
+use crate::config::Common;
+use crate::core::process::{Launcher, daemon};
+use crate::daemon::{Alone, DaemonPlace, Daemons, Handover, Relay, RelayEnd, SystemCalls};
+
+/// Hands the session to the daemon. `None`: it is over; else it has to go on here.
+pub(super) async fn relay(
+    loader: &Loader,
+    common: &Common,
+    shutdown: &mut Pin<Box<dyn Future<Output = ()>>>,
+    stdin: &mut (impl AsyncRead + Unpin),
+    stdout: &mut (impl AsyncWrite + Unpin),
+) -> Result<Option<Alone>, Failure> {
+    let (send, hangup) = mpsc::channel(1);
+    let mut signal = Hangup::new()?;
+    let hearing = tokio::spawn(async move {
+        loop {
+            signal.received().await;
+            // One that waits already is as good as two.
+            let _ = send.try_send(());
+        }
+    });
+    let world = &loader.world;
+    let handover = Handover {
+        face: loader.face,
+        file: loader.file.clone(),
+        directory: world.directory.clone(),
+        umask: daemon::umask(),
+        tool_mode: loader.overrides.tool_mode,
+        entry: loader.overrides.entry.clone(),
+        first_question: 0,
+        record: None,
+        vars: world.vars.clone(),
+    };
+    let relay = Relay { daemons: world.daemons(), handover, limit: common.max_message_bytes };
+    let mut calls = SystemCalls { shutdown, hangup };
+    let outcome = relay.run(stdin, stdout, &mut calls).await;
+    hearing.abort();
+    match outcome {
+        RelayEnd::Ended => Ok(None),
+        RelayEnd::Alone(alone) => Ok(Some(alone)),
+    }
+}
+
+impl World {
+    /// This user's daemons.
+    pub(super) fn daemons(&self) -> Daemons {
+        let runtime = self.variable("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
+        let temporary = self.variable("TMPDIR").filter(|path| !path.is_empty()).unwrap_or("/tmp".to_owned());
+        Daemons {
+            place: DaemonPlace::new(runtime.as_deref(), temporary.as_ref(), daemon::user()),
+            log: self.state_directory().map(|state| state.join("mcp-workbench").join("daemon.log")),
+            launcher: Launcher::new(),
+        }
+    }
+}

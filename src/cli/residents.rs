@@ -1,0 +1,435 @@
+//! The daemon at work: takes sessions from relays, gives each what it shares with others, and ends by itself
+//! when nobody needs it. `cli/relay.rs` is the other side.
+//!
+//! Sessions of the same file, face and home directories are in one [`Pool`], which has an engine: only there
+//! can they share servers. Each session has a gateway of its own over it, since variables, options and views
+//! differ between sessions.
+//!
+//! Invariant: nobody is sent a byte before the system has said that he is the same user.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+use super::failure::Failure;
+use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::reload::FileWatch;
+use super::{World, logging};
+use crate::config::locate::Face;
+use crate::core::engine::Engine;
+use crate::core::logins::Attendance;
+use crate::core::process::daemon;
+use crate::core::record::Record;
+use crate::core::session::ClientSession;
+use crate::core::sharing::Resident;
+use crate::daemon::{ACCEPTED, Confinement, DaemonPlace, Handover, Wish, greet, read_request, refuse};
+use crate::edit::file::contents;
+use crate::gateway::stdio::{Resumed, run_in_daemon};
+use crate::gateway::{Configured, Gateway, of_resident, reload_all};
+
+/// How long a daemon waits for its first session.
+const FIRST_SESSION: Duration = Duration::from_secs(10);
+/// How long somebody who has connected may take to say what is wanted.
+const LONGEST_REQUEST: Duration = Duration::from_secs(10);
+/// How long sessions may take to end when the daemon does.
+const LONGEST_END: Duration = Duration::from_secs(3);
+
+/// Runs the daemon, which a relay has started, to its end.
+pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure> {
+    let (listener, lock) = daemon::take_over()?;
+    logging::start_in(log);
+    daemon::raise_open_files();
+    let runtime = runtime()?;
+    let host = Arc::new(Host::new(DaemonPlace::at(directory))?);
+    runtime.block_on(async {
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        host.serve(&listener, signal()?).await;
+        host.end(&listener, &lock).await;
+        io::Result::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(0)
+}
+
+/// The daemon.
+pub(super) struct Host {
+    pub(super) place: DaemonPlace,
+    confinement: Confinement,
+    pub(super) begun: Instant,
+    pools: Mutex<HashMap<PoolKey, Arc<Pool>>>,
+    /// Notified when a session has come or gone.
+    changed: Notify,
+    /// Notified when somebody wants the daemon to end.
+    stop: Notify,
+    /// Whether the daemon takes nothing new.
+    ending: watch::Sender<bool>,
+    /// When the daemon ends if no session comes before that.
+    idle_end: Mutex<Option<Instant>>,
+}
+
+/// What sessions have in common that may share servers: the face, the file, and the home directories.
+type PoolKey = (&'static str, PathBuf, Vec<Option<OsString>>);
+
+/// The sessions that may share servers.
+pub(super) struct Pool {
+    pub(super) face: Face,
+    pub(super) engine: Arc<Engine>,
+    pub(super) members: Mutex<Vec<Arc<Tenant>>>,
+    /// Notified when the file is to be read again.
+    reload: Arc<Notify>,
+    watching: Mutex<Option<AbortHandle>>,
+}
+
+/// One session.
+pub(super) struct Tenant {
+    number: u64,
+    gateway: Arc<Gateway>,
+    loader: Loader,
+    pub(super) resident: Arc<Resident>,
+    /// The relay's process id.
+    pub(super) pid: Option<u32>,
+    pub(super) file: PathBuf,
+    session: Mutex<Weak<ClientSession>>,
+}
+
+/// What a new file means for each session.
+type Renewals = Vec<(Arc<Gateway>, Configured)>;
+
+/// A file that was read for a session.
+struct Loaded {
+    loader: Loader,
+    umask: u32,
+    configured: Configured,
+    read: Read,
+}
+
+impl Host {
+    fn new(place: DaemonPlace) -> io::Result<Self> {
+        Ok(Self {
+            place,
+            confinement: Confinement::of(None)?,
+            begun: Instant::now(),
+            pools: Mutex::default(),
+            changed: Notify::new(),
+            stop: Notify::new(),
+            ending: watch::Sender::new(false),
+            idle_end: Mutex::new(Some(Instant::now() + FIRST_SESSION)),
+        })
+    }
+
+    /// The pools that have a session or a server.
+    pub(super) fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.lock().values().cloned().collect()
+    }
+
+    /// Serves until the daemon is to end.
+    async fn serve(self: &Arc<Self>, listener: &UnixListener, shutdown: impl Future<Output = ()>) {
+        tracing::info!("the daemon begins, as process {}", std::process::id());
+        tokio::pin!(shutdown);
+        loop {
+            let idle_end = *self.idle_end.lock();
+            let idle = async {
+                match idle_end {
+                    Some(end) => sleep(end.saturating_duration_since(Instant::now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                accepted = listener.accept() => self.welcome(accepted).await,
+                () = &mut shutdown => return tracing::info!("the daemon is asked to end"),
+                () = self.stop.notified() => return tracing::info!("the daemon is asked to end"),
+                () = self.changed.notified() => {}
+                () = idle => return tracing::info!("no session is left"),
+            }
+        }
+    }
+
+    /// Ends all sessions and servers. Whoever connects meanwhile finds a new daemon, or waits for the end.
+    async fn end(self: &Arc<Self>, listener: &UnixListener, lock: &File) {
+        let ending = self.place.ending_socket(std::process::id());
+        let renamed = fs::rename(self.place.socket(), &ending);
+        let _ = lock.unlock();
+        self.ending.send_replace(true);
+        let ended = async {
+            let gone = async {
+                while self.pools().iter().any(|pool| !pool.members.lock().is_empty()) {
+                    self.changed.notified().await;
+                }
+            };
+            let _ = timeout(LONGEST_END, gone).await;
+            let mut stops = JoinSet::new();
+            for pool in self.pools() {
+                stops.spawn(async move { pool.engine.stop().await });
+            }
+            while stops.join_next().await.is_some() {}
+        };
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                () = &mut ended => break,
+                accepted = listener.accept() => self.welcome(accepted).await,
+            }
+        }
+        if renamed.is_ok() {
+            let _ = fs::remove_file(&ending);
+        }
+        tracing::info!("the daemon ends");
+    }
+
+    /// Takes somebody who has connected.
+    async fn welcome(self: &Arc<Self>, accepted: io::Result<(UnixStream, tokio::net::unix::SocketAddr)>) {
+        match accepted {
+            Ok((stream, _)) => {
+                let host = self.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = host.meet(stream).await {
+                        tracing::debug!("somebody who connected has gone: {error}");
+                    }
+                });
+            }
+            Err(error) => {
+                // Without descriptors nothing can be accepted until somebody has gone.
+                tracing::warn!("a session cannot be accepted: {error}");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// Checks who has connected, and does what is wanted.
+    async fn meet(self: &Arc<Self>, mut stream: UnixStream) -> io::Result<()> {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != daemon::user() {
+            tracing::warn!("a process of the user {} was turned away", peer.uid());
+            return Ok(());
+        }
+        let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+        if let Some(what) = self.confined_differently(pid) {
+            let reason =
+                format!("the session is confined differently from the daemon: {what} is not the same");
+            return refuse(&mut stream, &reason).await;
+        }
+        greet(&mut stream, self.place.build()).await?;
+        let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
+        match request.map_err(|_| io::ErrorKind::TimedOut)?? {
+            Wish::Status => stream.write_all(super::status::told(self).to_string().as_bytes()).await,
+            Wish::Stop => {
+                self.stop.notify_one();
+                // The connection closes with the process.
+                std::future::pending().await
+            }
+            // A relay whose session is not taken finds the next daemon.
+            Wish::Session(_) if *self.ending.borrow() => Ok(()),
+            Wish::Session(handover) => self.take(stream, *handover, pid).await,
+        }
+    }
+
+    fn confined_differently(&self, pid: Option<u32>) -> Option<&'static str> {
+        match Confinement::of(Some(pid.unwrap_or(0))) {
+            Ok(theirs) => self.confinement.difference(&theirs),
+            Err(_) => Some("what can be seen of it"),
+        }
+    }
+
+    /// Serves a session to its end.
+    async fn take(
+        self: &Arc<Self>,
+        mut stream: UnixStream,
+        handover: Handover,
+        pid: Option<u32>,
+    ) -> io::Result<()> {
+        let resumed = handover.record.as_deref().and_then(Record::read);
+        let resumed = resumed.map(|record| Resumed { record, first_question: handover.first_question });
+        let loaded = spawn_blocking(move || load(handover)).await;
+        let loaded = match loaded.unwrap_or_else(|_| Err("the file could not be read".to_owned())) {
+            Ok(loaded) => loaded,
+            Err(reason) => return refuse(&mut stream, &reason).await,
+        };
+        if *self.ending.borrow() {
+            return Ok(());
+        }
+        let linger = loaded.configured.face.common().daemon.daemon_linger;
+        let (pool, member) = self.seat(loaded, pid);
+        let seat = Seat { host: self.clone(), pool: pool.clone(), member: member.clone(), linger };
+        stream.write_all(ACCEPTED).await?;
+        let (reload, mut ending) = (pool.reload.clone(), self.ending.subscribe());
+        let on_session = |session: &Arc<ClientSession>| *member.session.lock() = Arc::downgrade(session);
+        let shutdown = async move {
+            let _ = ending.wait_for(|ending| *ending).await;
+        };
+        let ends = stream.into_split();
+        let on_reload = move || reload.notify_one();
+        run_in_daemon(member.gateway.clone(), resumed, ends, on_reload, on_session, shutdown).await;
+        drop(seat);
+        Ok(())
+    }
+
+    /// Gives a session its place among those that it may share servers with.
+    fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<Tenant>) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let Loaded { loader, umask, configured, read } = loaded;
+        let world = &loader.world;
+        let homes = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"];
+        let homes = homes.map(|name| world.variable(name).map(OsString::from)).to_vec();
+        let key = (loader.face.program(), loader.file.clone(), homes);
+        let files = loader.file.parent().map(PathBuf::from).unwrap_or_default();
+        let mut pools = self.pools.lock();
+        let pool = pools.entry(key).or_insert_with(|| {
+            let mut around = world.engine_surroundings(Attendance::Somebody);
+            (around.daemon, around.directory) = (true, files.clone());
+            Arc::new(Pool {
+                face: loader.face,
+                engine: Engine::new(configured.face.common().clone(), around),
+                members: Mutex::default(),
+                reload: Arc::default(),
+                watching: Mutex::default(),
+            })
+        });
+        let pool = pool.clone();
+        drop(pools);
+        // Nobody has followed the file while there was no session.
+        pool.engine.set_settings(configured.face.common().clone());
+        let (vars, directory) = (world.vars.clone(), world.directory.clone());
+        let resident = Arc::new(Resident::new(vars, directory, files, Some(umask)));
+        let beside = pool.members.lock().first().cloned();
+        let beside = beside.as_ref().map(|member| &*member.gateway);
+        let gateway = of_resident(&pool.engine, configured, resident.clone(), beside);
+        let member = Arc::new(Tenant {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            gateway,
+            resident,
+            pid,
+            file: loader.file.clone(),
+            loader,
+            session: Mutex::default(),
+        });
+        pool.members.lock().push(member.clone());
+        pool.follow(read);
+        *self.idle_end.lock() = None;
+        self.changed.notify_one();
+        tracing::info!("a session begins, of process {pid:?}");
+        (pool, member)
+    }
+}
+
+/// A session's place in the daemon. Dropping it gives the place up.
+struct Seat {
+    host: Arc<Host>,
+    pool: Arc<Pool>,
+    member: Arc<Tenant>,
+    linger: Duration,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.pool.members.lock().retain(|other| other.number != self.member.number);
+        if self.pool.members.lock().is_empty()
+            && let Some(watching) = self.pool.watching.lock().take()
+        {
+            watching.abort();
+        }
+        let mut pools = self.host.pools.lock();
+        pools.retain(|_, pool| !pool.members.lock().is_empty() || pool.engine.is_at_work());
+        if pools.values().all(|pool| pool.members.lock().is_empty()) {
+            // Nobody comes back to a build that has been replaced.
+            let linger = if self.host.place.is_outdated() { Duration::ZERO } else { self.linger };
+            *self.host.idle_end.lock() = Some(Instant::now() + linger);
+        }
+        drop(pools);
+        self.host.changed.notify_one();
+        tracing::info!("a session ends, of process {:?}", self.member.pid);
+    }
+}
+
+impl Tenant {
+    /// What the client calls itself; `None` before the handshake.
+    pub(super) fn client(&self) -> Option<String> {
+        self.session.lock().upgrade()?.client_name()
+    }
+}
+
+impl Pool {
+    /// Follows the file as long as there are sessions, unless that is done already.
+    fn follow(self: &Arc<Self>, read: Read) {
+        let mut watching = self.watching.lock();
+        let Some(file) = self.members.lock().first().map(|member| member.file.clone()) else { return };
+        if watching.is_some() {
+            return;
+        }
+        let (pool, reload) = (Arc::downgrade(self), self.reload.clone());
+        let watch = FileWatch {
+            file,
+            read: Arc::new(read),
+            reload: Arc::new(move |bytes| {
+                pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))
+            }),
+            put: reload_all,
+        };
+        let following = watch.follow(async move || reload.notified().await);
+        *watching = Some(tokio::spawn(following).abort_handle());
+    }
+
+    /// Reads the file with this content for every session.
+    fn read(&self, bytes: Vec<u8>) -> (Option<Renewals>, Read) {
+        let members = self.members.lock().clone();
+        let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
+        let in_force = self.engine.settings().approved.clone();
+        for member in members {
+            let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
+            whole.lock = read.lock;
+            for named in read.named {
+                if !whole.named.contains(&named) {
+                    whole.named.push(named);
+                }
+            }
+            match meaning {
+                Ok((configured, _)) => {
+                    member.gateway.recall(&*configured.face);
+                    new.push((member.gateway.clone(), configured));
+                }
+                Err(problems) => {
+                    let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
+                    tracing::error!(
+                        "the configuration in force stays as it was, since the new one is not valid: {first}"
+                    );
+                }
+            }
+        }
+        ((!new.is_empty()).then_some(new), whole)
+    }
+}
+
+/// Reads the file of a session as the session would.
+fn load(handover: Handover) -> Result<Loaded, String> {
+    let Handover { face, file, directory, umask, tool_mode, entry, vars, .. } = handover;
+    let home = vars.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    let world = World { vars, directory, home: home.or_else(std::env::home_dir) };
+    let loader = Loader {
+        face,
+        file,
+        overrides: Overrides { tool_mode, entry },
+        state: world.state_directory(),
+        skip_missing: false,
+        reader: env_file,
+        obeys_lock: true,
+        world,
+    };
+    let shown = loader.file.display();
+    let bytes = contents(&loader.file).map_err(|error| format!("the daemon cannot read {shown}: {error}"))?;
+    match loader.read(bytes, None) {
+        (Ok((configured, _)), read) => Ok(Loaded { loader, umask, configured, read }),
+        (Err(_), _) => Err(format!("{shown} is no longer valid")),
+    }
+}

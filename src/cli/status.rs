@@ -1,0 +1,228 @@
+//! `status` and `stop`: what the daemon runs, told by itself, and the end of all daemons.
+
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::World;
+use super::failure::{Failure, Manner};
+use super::load::runtime;
+use super::login::rfc3339;
+use super::residents::{Host, Pool, Tenant};
+use super::screen::Screen;
+use crate::config::locate::Face;
+use crate::core::process::{ProcessTable, own_memory};
+use crate::core::upstream::Upstream;
+use std::sync::Arc;
+
+/// What this build's daemon runs, as `status --json` shows it, without the daemons of other builds.
+pub(super) fn told(host: &Host) -> Value {
+    let (pools, processes) = (host.pools(), ProcessTable::now());
+    let sessions = pools.iter().flat_map(|pool| pool.members.lock().clone());
+    let servers = pools.iter().flat_map(|pool| {
+        let mut servers = pool.engine.registry.all();
+        servers.sort_by(|one, other| (&one.group, &one.server).cmp(&(&other.group, &other.server)));
+        servers.into_iter().map(|upstream| server(pool, &upstream, &processes)).collect::<Vec<_>>()
+    });
+    json!({
+        "daemon": {
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime": host.begun.elapsed().as_secs(),
+            "rss": own_memory(),
+        },
+        "sessions": sessions.map(|member| session(&member)).collect::<Vec<_>>(),
+        "servers": servers.collect::<Vec<_>>(),
+    })
+}
+
+fn session(member: &Tenant) -> Value {
+    let resident = &member.resident;
+    let since = resident.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    json!({
+        "client": member.client(),
+        "pid": member.pid,
+        "directory": resident.directory.to_string_lossy(),
+        "file": member.file.to_string_lossy(),
+        "since": rfc3339(since),
+        "calls": resident.calls(),
+    })
+}
+
+fn server(pool: &Pool, upstream: &Arc<Upstream>, processes: &ProcessTable) -> Value {
+    let state = match upstream {
+        _ if upstream.is_starting() => "starting",
+        _ if upstream.is_up() => "running",
+        _ if upstream.has_failed() => "failed",
+        _ => "stopped",
+    };
+    let pid = upstream.usage.pid().filter(|_| matches!(state, "starting" | "running"));
+    let idle = if upstream.is_busy() { Duration::ZERO } else { upstream.usage.last().elapsed() };
+    let mut told = json!({
+        "state": state,
+        "pid": pid,
+        "rss": pid.map_or(0, |pid| processes.of_tree(pid)),
+        "sessions": pool.engine.audience.lookers(upstream).len(),
+        "calls": upstream.usage.calls(),
+        "idle": idle.as_secs(),
+    });
+    match pool.face {
+        Face::Workbench => {
+            told["toolbox"] = (*upstream.group).into();
+            told["server"] = (*upstream.server).into();
+        }
+        Face::Toolman => told["namespace"] = (*upstream.group).into(),
+    }
+    told
+}
+
+/// Shows what this build's daemon runs.
+pub(super) fn status(world: &World, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+    let daemons = world.daemons();
+    let (told, others) = runtime()?.block_on(async {
+        let told = match daemons.find().await {
+            Ok(Some(link)) => {
+                let text = link.status().await?;
+                Some(serde_json::from_str::<Value>(&text).map_err(io::Error::other)?)
+            }
+            Ok(None) => None,
+            Err(problem) => {
+                let hint = "end it with `stop`, and the next session starts a new one";
+                return Err(Failure::failed(format!("the daemon cannot be asked: {problem}"), hint));
+            }
+        };
+        Ok((told, daemons.others().await))
+    })?;
+    let mut told = told.unwrap_or_else(|| json!({ "daemon": null, "sessions": [], "servers": [] }));
+    told["others"] = others.into();
+    let mut out = io::stdout();
+    match manner.json {
+        true => writeln!(out, "{told}")?,
+        false => write!(out, "{}", as_text(&told, screen))?,
+    }
+    Ok(0)
+}
+
+fn as_text(told: &Value, screen: Screen) -> String {
+    let mut text = String::new();
+    let daemon = &told["daemon"];
+    match daemon.is_null() {
+        true => text.push_str("no daemon runs\n"),
+        false => {
+            let (pid, version) = (&daemon["pid"], daemon["version"].as_str().unwrap_or_default());
+            let memory = memory(&daemon["rss"]);
+            text.push_str(&format!(
+                "daemon {version}, process {pid}, {memory}, up {}\n",
+                seconds(&daemon["uptime"])
+            ));
+        }
+    }
+    let others: Vec<_> = told["others"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    if !others.is_empty() {
+        text.push_str(&format!("daemons of other builds: {}\n", others.join(", ")));
+    }
+    let rows = |list: &str, cells: &dyn Fn(&Value) -> Vec<String>| -> Vec<Vec<String>> {
+        told[list].as_array().into_iter().flatten().map(cells).collect()
+    };
+    let sessions = rows("sessions", &|session| {
+        let word = |key: &str| screen.text(session[key].as_str().unwrap_or("-"));
+        vec![
+            word("client"),
+            session["pid"].to_string(),
+            session["calls"].to_string(),
+            word("since"),
+            word("directory"),
+            word("file"),
+        ]
+    });
+    if !sessions.is_empty() {
+        text.push('\n');
+        text.push_str(&screen.table(&["CLIENT", "PID", "CALLS", "SINCE", "DIRECTORY", "FILE"], &sessions));
+    }
+    let servers = rows("servers", &|server| {
+        let name = match (server["toolbox"].as_str(), server["server"].as_str()) {
+            (Some(toolbox), Some(name)) => format!("{toolbox}/{name}"),
+            _ => server["namespace"].as_str().unwrap_or_default().to_owned(),
+        };
+        let pid = if server["pid"].is_null() { "-".to_owned() } else { server["pid"].to_string() };
+        vec![
+            screen.text(&name),
+            server["state"].as_str().unwrap_or_default().to_owned(),
+            pid,
+            memory(&server["rss"]),
+            server["sessions"].to_string(),
+            server["calls"].to_string(),
+            seconds(&server["idle"]),
+        ]
+    });
+    if !servers.is_empty() {
+        text.push('\n');
+        text.push_str(
+            &screen.table(&["SERVER", "STATE", "PID", "MEMORY", "SESSIONS", "CALLS", "IDLE"], &servers),
+        );
+    }
+    text
+}
+
+fn memory(bytes: &Value) -> String {
+    format!("{:.1} MB", bytes.as_f64().unwrap_or(0.0) / 1e6)
+}
+
+fn seconds(seconds: &Value) -> String {
+    match seconds.as_u64().unwrap_or(0) {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Ends all daemons of this user, and returns when they and their servers are gone.
+pub(super) fn stop(world: &World, manner: Manner) -> Result<u8, Failure> {
+    let daemons = world.daemons();
+    let (ended, problems) = runtime()?.block_on(daemons.stop());
+    if let Some(problem) = problems.first() {
+        let hint = "end its process by hand; its servers end with it";
+        return Err(Failure::failed(format!("a daemon cannot be ended: {problem}"), hint));
+    }
+    let mut out = io::stdout();
+    match (manner.json, ended) {
+        (true, _) => writeln!(out, "{}", json!({ "ended": ended }))?,
+        (false, 0) => writeln!(out, "no daemon runs")?,
+        (false, 1) => writeln!(out, "the daemon has ended, and its servers with it")?,
+        (false, _) => writeln!(out, "{ended} daemons have ended, and their servers with them")?,
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_is_shown_as_tables() {
+        let told = json!({
+            "daemon": {"pid": 7, "version": "1.2.3", "uptime": 3700, "rss": 1_500_000},
+            "others": [8, 9],
+            "sessions": [{"client": null, "pid": 10, "directory": "/work", "file": "/f.json", "since": "2026-01-02T03:04:05Z", "calls": 3}],
+            "servers": [
+                {"toolbox": "dev", "server": "fs", "state": "running", "pid": 11, "rss": 0, "sessions": 1, "calls": 3, "idle": 59},
+                {"namespace": "n", "state": "stopped", "pid": null, "rss": 0, "sessions": 0, "calls": 0, "idle": 61},
+            ],
+        });
+        let screen =
+            Screen { moves: false, asks: false, terminal: false, colour: false, unicode: true, width: None };
+        let text = as_text(&told, screen);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let line = |at: usize| lines[at].join(" ");
+        assert_eq!(line(0), "daemon 1.2.3, process 7, 1.5 MB, up 1 h 1 min");
+        assert_eq!(line(1), "daemons of other builds: 8, 9");
+        assert_eq!(line(3), "CLIENT PID CALLS SINCE DIRECTORY FILE");
+        assert_eq!(line(4), "- 10 3 2026-01-02T03:04:05Z /work /f.json");
+        assert_eq!(line(6), "SERVER STATE PID MEMORY SESSIONS CALLS IDLE");
+        assert_eq!(line(7), "dev/fs running 11 0.0 MB 1 3 59 s");
+        assert_eq!(line(8), "n stopped - 0.0 MB 0 0 1 min");
+        let none = as_text(&json!({"daemon": null, "others": [], "sessions": [], "servers": []}), screen);
+        assert_eq!(none, "no daemon runs\n");
+    }
+}

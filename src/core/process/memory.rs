@@ -1,0 +1,129 @@
+//! How much memory processes take, for those who ask what runs.
+
+use std::collections::HashMap;
+
+/// All processes of the system at one moment, as far as we may see them.
+#[derive(Debug, Default)]
+pub struct ProcessTable(HashMap<u32, Process>);
+
+#[derive(Debug, Clone, Copy)]
+struct Process {
+    parent: u32,
+    /// The resident memory in bytes.
+    memory: u64,
+}
+
+impl ProcessTable {
+    /// The processes of this moment; empty where the system does not tell.
+    pub fn now() -> Self {
+        Self(system::processes())
+    }
+
+    /// The resident memory, in bytes, of an upstream and of everything that it started. `main` is its own
+    /// process; whatever detached itself from that is a child of its supervisor.
+    pub fn of_tree(&self, main: u32) -> u64 {
+        let Some(own) = self.0.get(&main) else { return 0 };
+        let supervisor = own.parent;
+        let below = |pid: u32| {
+            let mut at = pid;
+            // A chain of parents that is longer than this goes round in a circle.
+            for _ in 0..self.0.len() {
+                match self.0.get(&at).map(|process| process.parent) {
+                    Some(parent) if parent == supervisor || parent == main => return true,
+                    Some(parent) if parent > 1 => at = parent,
+                    _ => return false,
+                }
+            }
+            false
+        };
+        let tree = self.0.iter().filter(|(pid, _)| **pid == main || (supervisor > 1 && below(**pid)));
+        tree.map(|(_, process)| process.memory).sum()
+    }
+}
+
+/// The resident memory of this process in bytes; 0 where the system does not tell.
+pub fn own_memory() -> u64 {
+    ProcessTable::now().0.get(&std::process::id()).map_or(0, |process| process.memory)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::{HashMap, Process};
+    use std::fs;
+
+    pub(super) fn processes() -> HashMap<u32, Process> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| {
+                let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+                let status = fs::read_to_string(entry.path().join("status")).ok()?;
+                let number = |key: &str| {
+                    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+                    line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+                };
+                let parent = u32::try_from(number("PPid:")?).ok()?;
+                Some((pid, Process { parent, memory: number("VmRSS:").unwrap_or(0) * 1024 }))
+            })
+            .collect()
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+mod system {
+    use super::{HashMap, Process};
+
+    pub(super) fn processes() -> HashMap<u32, Process> {
+        #[allow(clippy::disallowed_methods, reason = "this module owns processes")]
+        let output = std::process::Command::new("/bin/ps").args(["-axo", "pid=,ppid=,rss="]).output();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let process = |line: &str| {
+            let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+            let (pid, parent) = (numbers.next()??, numbers.next()??);
+            let memory = numbers.next()?? * 1024;
+            Some((pid.try_into().ok()?, Process { parent: parent.try_into().ok()?, memory }))
+        };
+        text.lines().filter_map(process).collect()
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use super::{HashMap, Process};
+
+    pub(super) fn processes() -> HashMap<u32, Process> {
+        HashMap::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_all_that_its_supervisor_has() {
+        let table = [
+            (1, 0, 1),
+            (10, 1, 10),
+            (20, 10, 100),
+            (21, 20, 1000),
+            (22, 21, 10_000),
+            (23, 10, 100_000),
+            (30, 1, 1_000_000),
+            (40, 41, 5),
+            (41, 40, 5),
+        ];
+        let table = table.map(|(pid, parent, memory)| (pid, Process { parent, memory }));
+        let table = ProcessTable(HashMap::from(table));
+        // The supervisor itself, 10, is ours and not the upstream's.
+        assert_eq!(table.of_tree(20), 111_100);
+        assert_eq!(table.of_tree(99), 0, "it is gone");
+        assert_eq!(table.of_tree(30), 1_000_000, "one without a supervisor is counted alone");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_takes_some_memory() {
+        assert!(own_memory() > 100_000);
+    }
+}

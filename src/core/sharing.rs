@@ -1,0 +1,379 @@
+//! Who shares an upstream. The registry knows each upstream by its group, its server and its [`Share`]; in
+//! the daemon that depends on where each session comes from, which is its [`Resident`].
+//!
+//! Invariant: two sessions with the same share would start the same process. What differs between them that
+//! a server could see, and that its isolation does not leave to chance, is part of the share.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::process::inherited;
+use super::record::Record;
+use super::session::ClientSession;
+use super::upstream::Spec;
+use crate::config::{Command, Http, Isolation, Redactor, Transport};
+
+/// For whom an upstream is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Share {
+    /// All clients of this process.
+    Everyone,
+    /// The client with this number.
+    Client(u64),
+    /// All sessions of the daemon that have the same of this.
+    Alike(Arc<[u8]>),
+}
+
+/// A session of the daemon: where it comes from, and what becomes of it.
+pub struct Resident {
+    /// The environment.
+    pub vars: Vec<(OsString, OsString)>,
+    /// The working directory.
+    pub directory: PathBuf,
+    /// The directory of the configuration file.
+    pub files: PathBuf,
+    /// The umask; `None` where there is none.
+    pub umask: Option<u32>,
+    /// The values in the file that must not be readable in anything that is said.
+    pub secrets: RwLock<Redactor>,
+    /// When the session began.
+    pub since: SystemTime,
+    calls: AtomicU64,
+    /// The record that the client's end was given last.
+    recorded: Mutex<Record>,
+}
+
+impl Resident {
+    /// A session that comes from there.
+    pub fn new(
+        vars: Vec<(OsString, OsString)>,
+        directory: PathBuf,
+        files: PathBuf,
+        umask: Option<u32>,
+    ) -> Self {
+        Self {
+            vars,
+            directory,
+            files,
+            umask,
+            secrets: RwLock::default(),
+            since: SystemTime::now(),
+            calls: AtomicU64::new(0),
+            recorded: Mutex::default(),
+        }
+    }
+
+    /// Where a server of this session runs if its entry does not say so.
+    pub(super) fn directory_for(&self, spec: &Spec) -> &Path {
+        match spec.isolation_in_daemon() {
+            Isolation::Shared => &self.files,
+            Isolation::Directory | Isolation::Session => &self.directory,
+        }
+    }
+
+    /// Counts a request to an upstream.
+    pub(super) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests went to upstreams.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the session stands like this now. Returns whether that is news.
+    pub(super) fn note(&self, record: &Record) -> bool {
+        let mut recorded = self.recorded.lock();
+        let is_new = *recorded != *record;
+        if is_new {
+            recorded.clone_from(record);
+        }
+        is_new
+    }
+
+    /// For whom a server of this session is; `client` is the session's own number.
+    pub fn share(&self, client: u64, spec: &Spec) -> Share {
+        let mut key = Key::default();
+        key.transport(&spec.transport);
+        match spec.isolation_in_daemon() {
+            Isolation::Session => return Share::Client(client),
+            Isolation::Shared => key.text("shared"),
+            Isolation::Directory => {
+                key.text("directory");
+                key.text(self.directory.as_os_str().as_encoded_bytes());
+                key.text(format!("{:?}", self.umask));
+                if let Transport::Stdio(command) = &spec.transport {
+                    let mut inherited = inherited(&self.vars, &command.inherit_env);
+                    inherited.sort();
+                    for (name, value) in inherited {
+                        key.text(name.as_encoded_bytes());
+                        key.text(value.as_encoded_bytes());
+                    }
+                }
+            }
+        }
+        Share::Alike(key.0.into())
+    }
+}
+
+/// For whom an upstream is, as a session of the daemon or any other client sees it.
+pub(super) fn share(resident: Option<&Resident>, client: u64, spec: &Spec) -> Share {
+    match resident {
+        Some(resident) => resident.share(client, spec),
+        None if spec.isolation == Some(Isolation::Session) => Share::Client(client),
+        None => Share::Everyone,
+    }
+}
+
+/// What makes sessions alike, as texts that can be told apart.
+#[derive(Default)]
+struct Key(Vec<u8>);
+
+impl Key {
+    fn text(&mut self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        self.0.extend_from_slice(&text.len().to_le_bytes());
+        self.0.extend_from_slice(text);
+    }
+
+    fn texts(&mut self, texts: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) {
+        self.text(texts.len().to_le_bytes());
+        texts.for_each(|text| self.text(text));
+    }
+
+    /// All that an entry says of how a server is reached, with variables expanded.
+    fn transport(&mut self, transport: &Transport) {
+        match transport {
+            Transport::Stdio(Command { program, args, env, cwd, inherit_env }) => {
+                self.text("stdio");
+                self.text(program);
+                self.texts(args.iter());
+                self.texts(env.iter().map(|(name, _)| name));
+                self.texts(env.iter().map(|(_, value)| value.expose()));
+                let cwd = cwd.as_ref().map(|cwd| cwd.as_os_str().as_encoded_bytes());
+                self.texts(cwd.iter());
+                self.texts(inherit_env.iter());
+            }
+            Transport::Http(Http { url, headers, sse, oauth }) => {
+                self.text("http");
+                self.text(url);
+                self.texts(headers.iter().map(|(name, _)| name));
+                self.texts(headers.iter().map(|(_, value)| value.expose()));
+                self.text([u8::from(*sse)]);
+                let Some(oauth) = oauth else { return };
+                let secret = oauth.client_secret.as_ref().map(|secret| secret.expose());
+                let texts = [oauth.client_id.as_deref(), secret, oauth.client_metadata_url.as_deref()];
+                texts.iter().for_each(|text| self.texts(text.iter()));
+                self.texts(oauth.scope.iter());
+                self.text(format!("{:?}", oauth.callback_port));
+            }
+            Transport::Unset(unset) => {
+                self.text("unset");
+                self.texts(unset.variables.iter());
+            }
+        }
+    }
+}
+
+/// How much an upstream is used, for those who ask what runs.
+pub struct Usage {
+    calls: AtomicU64,
+    /// How often nobody had the upstream open any more.
+    released: AtomicU64,
+    /// When the last request ended, or the upstream was made.
+    last: Mutex<Instant>,
+    /// The id of the process that was started last; 0 before that is known.
+    pid: Mutex<Arc<AtomicU32>>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            calls: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            last: Mutex::new(Instant::now()),
+            pid: Mutex::default(),
+        }
+    }
+}
+
+impl Usage {
+    /// Notes the beginning of a request.
+    pub(super) fn begin(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes the end of a request.
+    pub(super) fn end(&self) {
+        *self.last.lock() = Instant::now();
+    }
+
+    /// Notes where the id of the upstream's process will stand.
+    pub(super) fn runs_as(&self, pid: Arc<AtomicU32>) {
+        *self.pid.lock() = pid;
+    }
+
+    /// The id of the process that was started last.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.pid.lock().load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// How many requests there were.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// When the last request ended, or the upstream was made.
+    pub fn last(&self) -> Instant {
+        *self.last.lock()
+    }
+
+    /// Notes that nobody has the upstream open any more. Returns the number of this release.
+    pub(super) fn release(&self) -> u64 {
+        self.released.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether nobody had the upstream since the release with this number.
+    pub(super) fn is_released(&self, number: u64) -> bool {
+        self.released.load(Ordering::Relaxed) == number
+    }
+}
+
+impl ClientSession {
+    /// Gives the client's end the record of how the session stands now, if that has changed. It must be
+    /// called before the answer to the request that changed it, so that whoever has the answer has the
+    /// record.
+    pub fn record(&self) {
+        let Some(resident) = self.workspace.resident() else { return };
+        let record = Record::of(self);
+        if resident.note(&record) {
+            self.tell_end(&record.to_line());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ByteLimit, Secret, Start, Timeouts, ToolFilter, Unset};
+
+    fn command(program: &str) -> Command {
+        let (program, args) = (program.to_owned(), vec!["a".to_owned()]);
+        Command { program, args, env: Vec::new(), cwd: None, inherit_env: vec!["TOKEN".to_owned()] }
+    }
+
+    fn spec(transport: Transport, isolation: Option<Isolation>) -> Spec {
+        Spec {
+            transport,
+            filter: ToolFilter::All,
+            timeouts: Timeouts::default(),
+            restart: false,
+            lives_on: false,
+            isolation,
+            start: Start::Open,
+            idle_timeout: None,
+            always_listed: false,
+            offload_over: ByteLimit::None,
+            guard: Default::default(),
+        }
+    }
+
+    fn resident(vars: &[(&str, &str)], directory: &str, umask: u32) -> Resident {
+        let vars = vars.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Resident::new(vars, directory.into(), "/files".into(), Some(umask))
+    }
+
+    #[test]
+    fn sessions_share_what_their_isolation_says() {
+        let base = || resident(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "vi")], "/work", 0o22);
+        let others = [
+            ("the same", base(), [true, true]),
+            ("another order", resident(&[("TOKEN", "1"), ("HOME", "/h")], "/work", 0o22), [true, true]),
+            (
+                "a variable that the server does not get",
+                resident(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "ed")], "/work", 0o22),
+                [true, true],
+            ),
+            (
+                "a variable that the server inherits",
+                resident(&[("HOME", "/h"), ("TOKEN", "2")], "/work", 0o22),
+                [true, false],
+            ),
+            ("a variable less", resident(&[("HOME", "/h")], "/work", 0o22), [true, false]),
+            ("another directory", resident(&[("HOME", "/h"), ("TOKEN", "1")], "/other", 0o22), [true, false]),
+            ("another umask", resident(&[("HOME", "/h"), ("TOKEN", "1")], "/work", 0o77), [true, false]),
+        ];
+        for (what, other, expected) in others {
+            for (isolation, expected) in [Isolation::Shared, Isolation::Directory].into_iter().zip(expected) {
+                let spec = spec(Transport::Stdio(command("x")), Some(isolation));
+                let same = base().share(1, &spec) == other.share(2, &spec);
+                assert_eq!(same, expected, "{what}, {isolation:?}");
+            }
+            let own = spec(Transport::Stdio(command("x")), Some(Isolation::Session));
+            assert_ne!(base().share(1, &own), other.share(2, &own), "{what}");
+            assert_eq!(base().share(1, &own), other.share(1, &own), "{what}");
+        }
+    }
+
+    #[test]
+    fn entries_that_mean_something_else_are_not_shared() {
+        type Change = fn(&mut Command);
+        let changes: [(&str, Change); 7] = [
+            ("program", |command| command.program = "y".into()),
+            ("arguments", |command| command.args.push(String::new())),
+            ("parts of arguments", |command| command.args = vec!["".into(), "a".into()]),
+            ("a variable", |command| command.env.push(("A".into(), Secret::new("1")))),
+            ("its value", |command| command.env.push(("A".into(), Secret::new("2")))),
+            ("directory", |command| command.cwd = Some("/x".into())),
+            ("what it inherits", |command| command.inherit_env.clear()),
+        ];
+        let session = resident(&[], "/work", 0);
+        for isolation in [Isolation::Shared, Isolation::Directory] {
+            let share = |transport| session.share(1, &spec(transport, Some(isolation)));
+            let mut seen = vec![share(Transport::Stdio(command("x")))];
+            for (what, change) in changes {
+                let mut changed = command("x");
+                change(&mut changed);
+                let now = share(Transport::Stdio(changed));
+                assert!(!seen.contains(&now), "{what}");
+                seen.push(now);
+            }
+            for url in ["http://a/", "http://b/"] {
+                let http = Http { url: url.into(), headers: Vec::new(), sse: false, oauth: None };
+                let now = share(Transport::Http(http));
+                assert!(!seen.contains(&now), "{url}");
+                seen.push(now);
+            }
+            let unset = Unset { variables: vec!["A".into()], transport: "stdio" };
+            assert!(!seen.contains(&share(Transport::Unset(unset))));
+        }
+    }
+
+    #[test]
+    fn the_default_depends_on_the_program_and_shared_servers_run_beside_the_file() {
+        let session = resident(&[], "/work", 0);
+        for (program, isolation, expected, directory) in [
+            ("x", None, Isolation::Directory, "/work"),
+            ("playwright-mcp", None, Isolation::Session, "/work"),
+            ("playwright-mcp", Some(Isolation::Shared), Isolation::Shared, "/files"),
+        ] {
+            let spec = spec(Transport::Stdio(command(program)), isolation);
+            assert_eq!(spec.isolation_in_daemon(), expected, "{program}");
+            assert_eq!(session.directory_for(&spec), Path::new(directory), "{program}");
+        }
+    }
+
+    #[test]
+    fn a_release_counts_until_the_next() {
+        let usage = Usage::default();
+        let first = usage.release();
+        assert!(usage.is_released(first));
+        let second = usage.release();
+        assert!(!usage.is_released(first) && usage.is_released(second));
+    }
+}

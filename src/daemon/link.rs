@@ -1,0 +1,222 @@
+//! A connection to the daemon: found, or made by starting the daemon. Relays, `status` and `stop` use it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::place::DaemonPlace;
+use super::wire::{DaemonWord, Wish, read_word};
+use crate::core::process::{Launcher, daemon};
+
+/// How long the daemon may take to greet.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The time between two looks at what another process does.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Why there can be no daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoDaemon(String);
+
+impl NoDaemon {
+    /// There can be none, for this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for NoDaemon {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// The daemons of this user.
+pub struct Daemons {
+    /// Where they are.
+    pub place: DaemonPlace,
+    /// Where the daemon of this build logs; `None` if it does not.
+    pub log: Option<PathBuf>,
+    /// Starts the daemon.
+    pub launcher: Launcher,
+}
+
+/// A connection to a daemon that has greeted.
+pub struct Link {
+    /// The connection.
+    pub stream: UnixStream,
+    /// The daemon's process id.
+    pub pid: Option<u32>,
+}
+
+/// What came of one attempt to reach a daemon.
+enum Reached {
+    Link(Link),
+    /// Nobody listens.
+    Nobody,
+    /// Somebody listened and is gone.
+    Gone,
+}
+
+impl Daemons {
+    /// A connection to the daemon of this build, which is started if there is none.
+    pub async fn connect(&self) -> Result<Link, NoDaemon> {
+        self.place.prepare(daemon::user())?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let reached = match timeout_at(deadline, reach(&self.place.socket())).await {
+                Ok(reached) => reached?,
+                Err(_) => return Err(late()),
+            };
+            match reached {
+                Reached::Link(link) => return Ok(link),
+                Reached::Gone => {}
+                // Whoever holds the lock is about to listen, or about to end.
+                Reached::Nobody if !self.start()? => sleep(BETWEEN_LOOKS).await,
+                Reached::Nobody => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(late());
+            }
+        }
+    }
+
+    /// A connection to the daemon of this build, if there is one.
+    pub async fn find(&self) -> Result<Option<Link>, NoDaemon> {
+        find(&self.place.socket()).await
+    }
+
+    /// The process ids of the daemons of other builds.
+    pub async fn others(&self) -> Vec<u32> {
+        let mut pids = Vec::new();
+        for socket in self.place.sockets().into_iter().filter(|socket| *socket != self.place.socket()) {
+            pids.extend(find(&socket).await.ok().flatten().and_then(|link| link.pid));
+        }
+        pids
+    }
+
+    /// Whether a daemon could be used: why not, if not.
+    pub async fn check(&self) -> Result<(), NoDaemon> {
+        self.place.inspect(daemon::user())?;
+        self.find().await.map(drop)
+    }
+
+    /// Ends all daemons, of any build. Returns the number of those that have ended, and why others have not.
+    pub async fn stop(&self) -> (usize, Vec<NoDaemon>) {
+        let (mut ended, mut problems) = (0, Vec::new());
+        let stops = self.place.sockets().into_iter().map(|socket| async move { stop(&socket).await });
+        for stopping in stops.map(tokio::spawn).collect::<Vec<_>>() {
+            match stopping.await.unwrap_or_else(|_| Err(NoDaemon::new("it could not be asked"))) {
+                Ok(there) => ended += usize::from(there),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (ended, problems)
+    }
+
+    /// Starts the daemon, unless another process does that or has done it. `false`: the other one has the
+    /// lock.
+    fn start(&self) -> Result<bool, NoDaemon> {
+        let failed = |error: io::Error| NoDaemon::new(format!("the daemon cannot be started: {error}"));
+        let lock = self.place.lock().map_err(failed)?;
+        match lock.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => return Ok(false),
+            Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+            Ok(()) => {}
+        }
+        let listener = self.place.listen().map_err(failed)?;
+        let mut arguments: Vec<OsString> =
+            vec!["daemon-process".into(), "--directory".into(), self.place.directory().into()];
+        if let Some(log) = &self.log {
+            arguments.extend(["--log".into(), log.into()]);
+        }
+        daemon::start(&self.launcher, &arguments, listener, lock).map_err(failed)?;
+        Ok(true)
+    }
+}
+
+fn late() -> NoDaemon {
+    NoDaemon::new(format!("the daemon did not greet within {} seconds", PATIENCE.as_secs()))
+}
+
+/// A connection to the daemon behind a socket, if there is one.
+async fn find(socket: &Path) -> Result<Option<Link>, NoDaemon> {
+    match timeout_at(Instant::now() + PATIENCE, reach(socket)).await.map_err(|_| late())?? {
+        Reached::Link(link) => Ok(Some(link)),
+        Reached::Nobody | Reached::Gone => Ok(None),
+    }
+}
+
+/// Connects to a socket, checks who listens, and waits for the greeting.
+async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
+    let shown = socket.display();
+    let mut stream = match UnixStream::connect(socket).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(Reached::Nobody);
+        }
+        // Many connect at once.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            sleep(BETWEEN_LOOKS).await;
+            return Ok(Reached::Gone);
+        }
+        Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
+    };
+    let peer = stream.peer_cred();
+    let peer =
+        peer.map_err(|error| NoDaemon::new(format!("nobody can tell who listens on {shown}: {error}")))?;
+    if peer.uid() != daemon::user() {
+        return Err(NoDaemon::new(format!("somebody else listens on {shown}")));
+    }
+    match read_word(&mut stream).await {
+        // The system knows who began to listen, which is whoever started the daemon.
+        Ok(DaemonWord::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
+        Ok(DaemonWord::Refused(reason)) => Err(NoDaemon::new(reason)),
+        Ok(DaemonWord::Gone) => Ok(Reached::Gone),
+        Err(error) => Err(NoDaemon::new(format!("what listens on {shown} is no daemon of ours: {error}"))),
+    }
+}
+
+impl Link {
+    /// Sends a request, and waits until the daemon accepts it.
+    pub(super) async fn ask(&mut self, request: &Wish) -> Result<(), Unheard> {
+        self.stream.write_all(&request.encode()).await.map_err(|_| Unheard::Gone)?;
+        match read_word(&mut self.stream).await {
+            Ok(DaemonWord::Welcome(_)) => Ok(()),
+            Ok(DaemonWord::Refused(reason)) => Err(Unheard::Because(NoDaemon::new(reason))),
+            Ok(DaemonWord::Gone) | Err(_) => Err(Unheard::Gone),
+        }
+    }
+
+    /// What runs, as the daemon tells it.
+    pub async fn status(mut self) -> io::Result<String> {
+        self.stream.write_all(&Wish::Status.encode()).await?;
+        let mut text = String::new();
+        self.stream.read_to_string(&mut text).await?;
+        Ok(text)
+    }
+}
+
+/// Why a request came to nothing.
+pub(super) enum Unheard {
+    /// The daemon refuses it.
+    Because(NoDaemon),
+    /// The daemon is gone.
+    Gone,
+}
+
+/// Ends the daemon behind a socket, and waits until it is gone. `false`: there was none.
+async fn stop(socket: &Path) -> Result<bool, NoDaemon> {
+    let Some(mut link) = find(socket).await? else { return Ok(false) };
+    // The daemon closes the connection by its end, and not before.
+    let mut rest = Vec::new();
+    if link.stream.write_all(&Wish::Stop.encode()).await.is_ok() {
+        let _ = link.stream.read_to_end(&mut rest).await;
+    }
+    Ok(true)
+}

@@ -1,0 +1,24 @@
+//! The way of a session to the daemon: where the daemon is, whom it trusts, how it is started, and how a
+//! relay hands a session over and outlives the daemon's death. What the daemon does with a session is the
+//! command line's business (`cli/residents.rs`); here are places, sockets and bytes.
+//!
+//! ```text
+//! client ──stdio──▶ relay ──socket──▶ daemon ──▶ servers
+//!                     │ no daemon, or too many deaths
+//!                     └──▶ the session goes on in the relay's own process
+//! ```
+//!
+//! Invariant: neither end sends a byte before it has checked whose process the other is.
+
+mod confinement;
+mod flight;
+mod link;
+mod place;
+mod relay;
+mod wire;
+
+pub use confinement::Confinement;
+pub use link::{Daemons, NoDaemon};
+pub use place::DaemonPlace;
+pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
+pub use wire::{ACCEPTED, Handover, Wish, greet, read_request, refuse};

@@ -1,0 +1,228 @@
+//! Where the daemon is: a directory of this user alone, and in it a socket and a lock for each build.
+//!
+//! | file | |
+//! |---|---|
+//! | `BUILD.sock` | where the daemon of this build listens |
+//! | `BUILD.lock` | locked by whoever starts that daemon, then by the daemon itself |
+//! | `BUILD.PID.ending` | what the socket of a daemon is called while it ends; a new daemon may be started |
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use super::NoDaemon;
+use crate::text::digest;
+
+/// The most bytes of a socket's path, the zero at its end included.
+const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 108 } else { 104 };
+/// The longest that a process id is in decimal, with the rest of the name of an ending daemon's socket.
+const LONGEST_ENDING: usize = ".4194304.ending".len() - ".sock".len();
+
+/// The directory of a user's daemons, and the build that is meant.
+#[derive(Debug, Clone)]
+pub struct DaemonPlace {
+    directory: PathBuf,
+    build: String,
+}
+
+impl DaemonPlace {
+    /// The place for this build, given the value of `XDG_RUNTIME_DIR`, the directory for temporary files and
+    /// the user.
+    pub fn new(runtime: Option<&Path>, temporary: &Path, user: u32) -> Self {
+        let directory = match runtime.filter(|runtime| runtime.is_absolute() && runtime.is_dir()) {
+            Some(runtime) => runtime.join("mcp-workbench"),
+            None => temporary.join(format!("mcp-workbench-{user}")),
+        };
+        Self::at(directory)
+    }
+
+    /// The place for this build in a directory that was found before.
+    pub fn at(directory: PathBuf) -> Self {
+        // Both executables of a build are told the same, and share a daemon.
+        let words =
+            [env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"), env!("BUILD_TARGET"), env!("BUILD_SOURCE")];
+        let build = format!("{:016x}", digest::number(words.join(" ").bytes()));
+        Self { directory, build }
+    }
+
+    /// What tells this build from others.
+    pub fn build(&self) -> &str {
+        &self.build
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes the directory if it is not there, and checks that it is this user's alone. One that is not is
+    /// left as it is.
+    pub fn prepare(&self, user: u32) -> Result<(), NoDaemon> {
+        self.fits()?;
+        match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                let shown = self.directory.display();
+                Err(NoDaemon::new(format!("the directory {shown} cannot be made: {error}")))
+            }
+            _ => self.inspect(user),
+        }
+    }
+
+    /// Checks that the directory is this user's alone, if it is there.
+    pub fn inspect(&self, user: u32) -> Result<(), NoDaemon> {
+        self.fits()?;
+        let shown = self.directory.display();
+        let found = match fs::symlink_metadata(&self.directory) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => {
+                return Err(NoDaemon::new(format!("the directory {shown} cannot be read: {error}")));
+            }
+        };
+        let kind = match found.file_type() {
+            kind if kind.is_symlink() => Occupant::Link,
+            kind if kind.is_dir() => Occupant::Directory,
+            _ => Occupant::Other,
+        };
+        match distrust(kind, found.uid() == user, found.permissions().mode()) {
+            Some(why) => Err(NoDaemon::new(format!("{shown} {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether sockets in the directory can have names.
+    fn fits(&self) -> Result<(), NoDaemon> {
+        let socket = self.socket();
+        if socket.as_os_str().len() + LONGEST_ENDING >= LONGEST_PATH {
+            let problem = format!("the path of the socket would be too long: {}", socket.display());
+            return Err(NoDaemon::new(problem));
+        }
+        Ok(())
+    }
+
+    /// Where the daemon of this build listens.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join(format!("{}.sock", self.build))
+    }
+
+    /// What that socket is called while the daemon with this process id ends.
+    pub fn ending_socket(&self, pid: u32) -> PathBuf {
+        self.directory.join(format!("{}.{pid}.ending", self.build))
+    }
+
+    /// The sockets of all daemons, of any build, also of those that are ending.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        let is_socket =
+            |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sock" || ending == "ending");
+        let mut sockets: Vec<_> = paths.filter(is_socket).collect();
+        sockets.sort();
+        sockets
+    }
+
+    /// Whether a daemon of another build has begun to listen since this build's has.
+    pub fn is_outdated(&self) -> bool {
+        let begun = |socket: &Path| fs::symlink_metadata(socket).and_then(|about| about.modified()).ok();
+        let (own, sockets) = (begun(&self.socket()), self.sockets());
+        let others = sockets.iter().filter(|socket| **socket != self.socket());
+        let mut others = others.filter(|socket| socket.extension().is_some_and(|ending| ending == "sock"));
+        others.any(|other| begun(other) > own)
+    }
+
+    /// The file that only one process at a time locks: who starts the daemon, then the daemon itself.
+    pub(super) fn lock(&self) -> io::Result<File> {
+        let path = self.directory.join(format!("{}.lock", self.build));
+        File::options().create(true).append(true).mode(0o600).open(path)
+    }
+
+    /// Listens in the place of a socket that nobody listens on. The caller has the lock.
+    pub(super) fn listen(&self) -> io::Result<UnixListener> {
+        let socket = self.socket();
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&socket)?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+}
+
+/// What stands where the directory should be.
+#[derive(Debug, Clone, Copy)]
+enum Occupant {
+    Directory,
+    Link,
+    Other,
+}
+
+/// Why a directory is not to be used.
+fn distrust(kind: Occupant, own: bool, mode: u32) -> Option<String> {
+    match kind {
+        Occupant::Link => Some("is a symbolic link, which may lead anywhere".to_owned()),
+        Occupant::Other => Some("is no directory".to_owned()),
+        Occupant::Directory if !own => Some("belongs to somebody else".to_owned()),
+        Occupant::Directory if mode & 0o077 != 0 => {
+            Some(format!("has the mode {:04o}, so that others can use it; it should be 0700", mode & 0o7777))
+        }
+        Occupant::Directory => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_is_that_of_the_session_or_a_temporary_one() {
+        let here = std::env::temp_dir();
+        for (runtime, expected) in [
+            (Some(here.clone()), here.join("mcp-workbench")),
+            (Some(here.join("nothing here")), "/t/mcp-workbench-7".into()),
+            (Some(".".into()), "/t/mcp-workbench-7".into()),
+            (None, "/t/mcp-workbench-7".into()),
+        ] {
+            let place = DaemonPlace::new(runtime.as_deref(), Path::new("/t"), 7);
+            assert_eq!(place.directory(), expected, "{runtime:?}");
+            assert_eq!(place.socket().parent(), Some(&*expected));
+        }
+    }
+
+    #[test]
+    fn only_a_directory_of_this_user_alone_is_trusted() {
+        for (kind, own, mode, expected) in [
+            (Occupant::Directory, true, 0o40700, None),
+            (Occupant::Directory, true, 0o40500, None),
+            (Occupant::Directory, true, 0o40750, Some("has the mode 0750")),
+            (Occupant::Directory, true, 0o40701, Some("has the mode 0701")),
+            (Occupant::Directory, true, 0o41777, Some("has the mode 1777")),
+            (Occupant::Directory, false, 0o40700, Some("belongs to somebody else")),
+            (Occupant::Link, true, 0o120777, Some("is a symbolic link")),
+            (Occupant::Other, true, 0o100600, Some("is no directory")),
+        ] {
+            let why = distrust(kind, own, mode);
+            assert_eq!(why.is_some(), expected.is_some(), "{kind:?} {mode:o}");
+            if let (Some(why), Some(expected)) = (why, expected) {
+                assert!(why.starts_with(expected), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_refused_before_anything_is_made() {
+        let directory = std::env::temp_dir().join("x".repeat(LONGEST_PATH));
+        let refused = DaemonPlace::at(directory.clone()).prepare(0).expect_err("it is too long");
+        assert!(refused.to_string().starts_with("the path of the socket would be too long"), "{refused}");
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn the_longest_name_of_a_socket_fits_where_the_check_lets_it_pass() {
+        let place = DaemonPlace::at("/".into());
+        let grows = place.ending_socket(4_194_304).as_os_str().len() - place.socket().as_os_str().len();
+        assert_eq!(grows, LONGEST_ENDING);
+    }
+}

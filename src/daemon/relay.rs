@@ -1,0 +1,552 @@
+//! The relay: stands between a client and the daemon, passes whole lines in both directions, and keeps the
+//! session alive when the daemon dies.
+//!
+//! ```text
+//! connect, hand over ──▶ pass lines ── the daemon ends: answer for it ──▶ wait for the next request ─┐
+//!   ▲    │ there can be no daemon                                          │                         │
+//!   │    └──▶ go on alone ◀── the third death within a minute ─────────────┘                         │
+//!   └────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Invariant: a line is sent once. Of a line of which a byte was sent, nothing is sent to the next daemon,
+//! unless it is `initialize`; a line of which none was sent goes to the next one whole.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::flight::{Downward, Flight, Upward};
+use super::link::{Daemons, Link, NoDaemon, Unheard};
+use super::wire::{Handover, Wish};
+use crate::core::record::{ASIDE, Record};
+use crate::gateway::stdio::{Aside, LONG_LINE, Resumed};
+use crate::transport::lines::{Line, Lines, TooLong};
+use crate::transport::outbox::HIGH_WATER;
+
+/// The daemon may die this often within [`WINDOW`] before the session goes on alone.
+const MOST_DEATHS: usize = 3;
+const WINDOW: Duration = Duration::from_secs(60);
+/// How long the end of a session may take once it was asked for.
+const LONGEST_END: Duration = Duration::from_secs(4);
+/// The most attempts to hand a session to a daemon that ends at that moment.
+const MOST_ATTEMPTS: usize = 20;
+
+/// A session that is to be handed to the daemon.
+pub struct Relay {
+    /// Where the daemon is.
+    pub daemons: Daemons,
+    /// What it is told of the session.
+    pub handover: Handover,
+    /// The longest line of the client, and of the daemon.
+    pub limit: usize,
+}
+
+/// What the system asks of the relay.
+pub struct SystemCalls<'a> {
+    /// Resolves when the relay is to end.
+    pub shutdown: &'a mut Pin<Box<dyn Future<Output = ()>>>,
+    /// Hears when the file is to be read again.
+    pub hangup: mpsc::Receiver<()>,
+}
+
+/// How the relay's work ended.
+pub enum RelayEnd {
+    /// The session is over.
+    Ended,
+    /// The session has to go on in this process.
+    Alone(Alone),
+}
+
+/// What is left of a session that goes on in the relay's own process.
+pub struct Alone {
+    /// Why.
+    pub reason: NoDaemon,
+    /// How the session stood; `None` for one that has not begun.
+    pub resumed: Option<Resumed>,
+    /// What the client sent and no daemon took.
+    pub unsent: Vec<u8>,
+}
+
+/// The client's lines on their way up.
+struct Upstairs {
+    lines: Lines,
+    /// Lines that wait for the daemon, and how much of them is written.
+    waiting: Vec<u8>,
+    written: usize,
+    /// The waiting lines: where each ends, and what it is; `None` once it is sent.
+    ends: VecDeque<(usize, Option<Upward>)>,
+    /// Whether the client has closed its end.
+    closed: bool,
+    /// Whether the daemon no longer takes anything.
+    shut: bool,
+}
+
+/// A session over its daemons.
+struct Session {
+    flight: Flight,
+    up: Upstairs,
+    record: Option<Record>,
+    deaths: Deaths,
+    /// When the session is over at the latest, once its end was asked for.
+    end: Option<Instant>,
+    /// Whether the system asked for the end.
+    called_off: bool,
+}
+
+/// How a daemon let go of a session.
+struct Parting {
+    /// Whether the daemon had announced its end.
+    orderly: bool,
+}
+
+impl Relay {
+    /// Passes lines until the session is over, or has to go on alone.
+    pub async fn run(
+        mut self,
+        stdin: &mut (impl AsyncRead + Unpin),
+        stdout: &mut (impl AsyncWrite + Unpin),
+        calls: &mut SystemCalls<'_>,
+    ) -> RelayEnd {
+        let mut session = Session::new(self.limit);
+        loop {
+            let link = match self.hand_over(&session).await {
+                Ok(link) => link,
+                Err(_) if session.called_off => return RelayEnd::Ended,
+                Err(reason) => return RelayEnd::Alone(session.alone(reason)),
+            };
+            let Some(parting) = session.serve(link, stdin, stdout, calls).await else {
+                return RelayEnd::Ended;
+            };
+            let (told, again) = session.flight.lost(self.handover.face);
+            if !session.tell(&told, stdout, calls).await {
+                return RelayEnd::Ended;
+            }
+            session.up.forget_sent();
+            if let Some(line) = again {
+                session.up.send_first(&line, &mut session.flight);
+            }
+            if session.is_over() {
+                return RelayEnd::Ended;
+            }
+            if !parting.orderly && session.deaths.note(Instant::now()) && !session.called_off {
+                let reason = format!("it ended {MOST_DEATHS} times within a minute");
+                return RelayEnd::Alone(session.alone(NoDaemon::new(reason)));
+            }
+            if !session.wait_for_request(stdin, calls).await {
+                return RelayEnd::Ended;
+            }
+        }
+    }
+
+    /// A connection to a daemon that has taken the session.
+    async fn hand_over(&mut self, session: &Session) -> Result<Link, NoDaemon> {
+        let record = session.record.as_ref().and_then(|record| serde_json::to_string(record).ok());
+        self.handover.record = record;
+        self.handover.first_question = session.flight.first_question;
+        let request = Wish::Session(Box::new(self.handover.clone()));
+        for _ in 0..MOST_ATTEMPTS {
+            let mut link = self.daemons.connect().await?;
+            match link.ask(&request).await {
+                Ok(()) => return Ok(link),
+                Err(Unheard::Because(reason)) => return Err(reason),
+                Err(Unheard::Gone) => {}
+            }
+        }
+        Err(NoDaemon::new("each daemon ended before it took the session"))
+    }
+}
+
+impl Session {
+    fn new(limit: usize) -> Self {
+        let up = Upstairs {
+            lines: Lines::new(limit),
+            waiting: Vec::new(),
+            written: 0,
+            ends: VecDeque::new(),
+            closed: false,
+            shut: false,
+        };
+        Self {
+            flight: Flight::default(),
+            up,
+            record: None,
+            deaths: Deaths::default(),
+            end: None,
+            called_off: false,
+        }
+    }
+
+    /// Whether nobody waits for anything any more.
+    fn is_over(&self) -> bool {
+        (self.up.closed || self.end.is_some()) && self.flight.is_empty() && !self.up.has_request()
+    }
+
+    /// What is left to go on with alone.
+    fn alone(self, reason: NoDaemon) -> Alone {
+        let first_question = self.flight.first_question;
+        let resumed = self.record.map(|record| Resumed { record, first_question });
+        let mut unsent = self.up.waiting;
+        unsent.extend_from_slice(&self.up.lines.into_rest());
+        Alone { reason, resumed, unsent }
+    }
+
+    /// Passes lines until the daemon closes the connection. `None`: the session is over.
+    async fn serve(
+        &mut self,
+        link: Link,
+        stdin: &mut (impl AsyncRead + Unpin),
+        stdout: &mut (impl AsyncWrite + Unpin),
+        calls: &mut SystemCalls<'_>,
+    ) -> Option<Parting> {
+        let (mut from, mut to) = link.stream.into_split();
+        // How long answers may be is the daemon's business.
+        let (mut lines, mut orderly) = (Lines::new(usize::MAX), false);
+        self.up.shut = false;
+        if self.end.is_some() {
+            self.up.say(Aside::End.line());
+        }
+        loop {
+            let (can_write, can_read) = (self.up.can_write(), self.up.can_read());
+            let (end, called_off) = (self.end, self.called_off);
+            let up = &mut self.up;
+            tokio::select! {
+                read = lines.read(&mut from) => {
+                    let Ok(1..) = read else { return self.part(orderly) };
+                    let out = self.pass_down(&mut lines, &mut orderly);
+                    self.up.shut |= orderly;
+                    // A client that does not read is not read from either, nor is the daemon.
+                    if !self.tell(&out, stdout, calls).await {
+                        return None;
+                    }
+                }
+                written = to.write(&up.waiting[up.written..]), if can_write => match written {
+                    Ok(count) => self.up.wrote(count, &mut self.flight),
+                    // The daemon is gone; what it said before is still to be read.
+                    Err(_) => self.up.shut = true,
+                },
+                read = up.lines.read(stdin), if can_read => {
+                    self.up.take(read.unwrap_or(0), &mut self.flight);
+                    if self.up.closed {
+                        self.begin_end();
+                    }
+                }
+                () = &mut *calls.shutdown, if !called_off => self.call_off(),
+                Some(()) = calls.hangup.recv() => self.up.say(Aside::Reload.line()),
+                () = until(end) => return None,
+            }
+        }
+    }
+
+    /// Writes whole lines to the client. `false`: it does not take them.
+    async fn tell(
+        &mut self,
+        lines: &[u8],
+        stdout: &mut (impl AsyncWrite + Unpin),
+        calls: &mut SystemCalls<'_>,
+    ) -> bool {
+        let writing = async { stdout.write_all(lines).await.is_ok() && stdout.flush().await.is_ok() };
+        tokio::pin!(writing);
+        loop {
+            let (end, called_off) = (self.end, self.called_off);
+            tokio::select! {
+                biased;
+                written = &mut writing => return written,
+                () = &mut *calls.shutdown, if !called_off => self.call_off(),
+                () = until(end) => return false,
+            }
+        }
+    }
+
+    /// The system asks us to end.
+    fn call_off(&mut self) {
+        self.called_off = true;
+        self.begin_end();
+    }
+
+    /// Asks the daemon to end the session.
+    fn begin_end(&mut self) {
+        if self.end.is_none() {
+            self.end = Some(Instant::now() + LONGEST_END);
+            self.up.say(Aside::End.line());
+        }
+    }
+
+    /// The daemon has closed the connection.
+    fn part(&self, orderly: bool) -> Option<Parting> {
+        (!self.is_over()).then_some(Parting { orderly })
+    }
+
+    /// The whole lines of the daemon that are for the client.
+    fn pass_down(&mut self, lines: &mut Lines, orderly: &mut bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        while let Some(line) = lines.next_line() {
+            let Line::Whole(line) = line else { continue };
+            match self.flight.received(line) {
+                Downward::Message => {
+                    out.extend_from_slice(line);
+                    out.push(b'\n');
+                }
+                Downward::Record(record) => self.record = Some(*record),
+                Downward::Bye => *orderly = true,
+                Downward::Strange => {}
+            }
+        }
+        out
+    }
+
+    /// Waits, without a daemon, until the client sends a request. `false`: the session is over.
+    async fn wait_for_request(
+        &mut self,
+        stdin: &mut (impl AsyncRead + Unpin),
+        calls: &mut SystemCalls<'_>,
+    ) -> bool {
+        while !self.up.has_request() {
+            if self.up.closed || self.end.is_some() {
+                return false;
+            }
+            tokio::select! {
+                biased;
+                () = &mut *calls.shutdown => return false,
+                read = self.up.lines.read(stdin) => self.up.take(read.unwrap_or(0), &mut self.flight),
+                Some(()) = calls.hangup.recv() => {}
+            }
+        }
+        true
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep(end.saturating_duration_since(Instant::now())).await,
+        None => pending().await,
+    }
+}
+
+impl Upstairs {
+    fn can_write(&self) -> bool {
+        !self.shut && self.written < self.waiting.len()
+    }
+
+    fn can_read(&self) -> bool {
+        !self.closed && self.waiting.len() - self.written < HIGH_WATER
+    }
+
+    fn has_request(&self) -> bool {
+        self.ends.iter().any(|(_, what)| what.as_ref().is_some_and(Upward::is_request))
+    }
+
+    /// Takes the whole lines of what was read; 0 bytes are the client's end.
+    fn take(&mut self, read: usize, flight: &mut Flight) {
+        let Self { lines, waiting, ends, .. } = self;
+        while let Some(line) = lines.next_line() {
+            let what = match line {
+                Line::Whole(line) => {
+                    let what = flight.understand(line);
+                    if flight.is_stale(&what) {
+                        continue;
+                    }
+                    // No line of the client may look like one of the relay's own.
+                    let is_aside = line.first() == Some(&ASIDE);
+                    waiting.extend_from_slice(if is_aside { b"?" } else { b"" });
+                    waiting.extend_from_slice(line);
+                    what
+                }
+                Line::TooLong(TooLong { start, length, .. }) => {
+                    waiting.extend_from_slice(LONG_LINE);
+                    waiting.extend_from_slice(format!("{length} ").as_bytes());
+                    waiting.extend_from_slice(start);
+                    flight.understand_long(start)
+                }
+            };
+            waiting.push(b'\n');
+            ends.push_back((waiting.len(), Some(what)));
+        }
+        if read == 0 {
+            self.closed = true;
+            if let Some(rest) = self.lines.rest() {
+                let what = flight.understand(rest);
+                self.waiting.extend_from_slice(rest);
+                self.waiting.push(b'\n');
+                self.ends.push_back((self.waiting.len(), Some(what)));
+            }
+        }
+    }
+
+    /// Lets a line of the relay's own wait for the daemon.
+    fn say(&mut self, line: &[u8]) {
+        self.waiting.extend_from_slice(line);
+        self.ends.push_back((self.waiting.len(), Some(Upward::Other)));
+    }
+
+    /// Notes that the daemon was sent this many bytes more.
+    fn wrote(&mut self, count: usize, flight: &mut Flight) {
+        self.written += count;
+        let mut start = 0;
+        for (end, what) in &mut self.ends {
+            if start >= self.written {
+                break;
+            }
+            if let Some(what) = what.take() {
+                flight.sent(what, &self.waiting[start..*end - 1]);
+            }
+            start = *end;
+        }
+        if self.written == self.waiting.len() {
+            self.forget_sent();
+        }
+    }
+
+    /// Forgets the lines of which a byte was sent.
+    fn forget_sent(&mut self) {
+        let mut sent = 0;
+        while let Some((end, None)) = self.ends.front() {
+            sent = *end;
+            self.ends.pop_front();
+        }
+        self.waiting.drain(..sent);
+        self.waiting.shrink_to(HIGH_WATER);
+        self.ends.iter_mut().for_each(|(end, _)| *end -= sent);
+        self.written = 0;
+    }
+
+    /// Lets a line wait before all others.
+    fn send_first(&mut self, line: &[u8], flight: &mut Flight) {
+        let what = flight.understand(line);
+        let length = line.len() + 1;
+        self.waiting.splice(..0, line.iter().copied().chain([b'\n']));
+        self.ends.iter_mut().for_each(|(end, _)| *end += length);
+        self.ends.push_front((length, Some(what)));
+    }
+}
+
+/// When daemons died.
+#[derive(Default)]
+struct Deaths(VecDeque<Instant>);
+
+impl Deaths {
+    /// Notes a death. Returns whether there were too many.
+    fn note(&mut self, now: Instant) -> bool {
+        self.0.push_back(now);
+        while self.0.front().is_some_and(|death| now.duration_since(*death) >= WINDOW) {
+            self.0.pop_front();
+        }
+        self.0.len() >= MOST_DEATHS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_death_within_a_minute_is_one_too_many() {
+        let start = Instant::now();
+        let cases: [(&[u64], bool); 5] = [
+            (&[0], false),
+            (&[0, 1], false),
+            (&[0, 1, 59], true),
+            (&[0, 1, 60], false),
+            (&[0, 60, 61, 119], true),
+        ];
+        for (seconds, expected) in cases {
+            let mut deaths = Deaths::default();
+            let noted = seconds.iter().map(|second| deaths.note(start + Duration::from_secs(*second)));
+            assert_eq!(noted.last(), Some(expected), "{seconds:?}");
+        }
+    }
+
+    fn session() -> Session {
+        Session::new(100)
+    }
+
+    fn request(id: u32, method: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
+    }
+
+    /// Lets the client send these bytes.
+    async fn send(session: &mut Session, bytes: &str) {
+        let mut stream = bytes.as_bytes();
+        let read = session.up.lines.read(&mut stream).await.expect("memory can be read");
+        session.up.take(read, &mut session.flight);
+    }
+
+    #[tokio::test]
+    async fn a_line_of_which_a_byte_was_sent_is_not_sent_again_and_all_others_are() {
+        let lines = [request(1, "a"), request(2, "b"), request(3, "c")].map(|line| line + "\n");
+        let whole = lines.concat();
+        for (written, answered, left) in [
+            (0, 0, 3),
+            (1, 1, 2),
+            (lines[0].len(), 1, 2),
+            (lines[0].len() + 1, 2, 1),
+            (whole.len() - 1, 3, 0),
+            (whole.len(), 3, 0),
+        ] {
+            let mut session = session();
+            send(&mut session, &whole).await;
+            if written > 0 {
+                session.up.wrote(written, &mut session.flight);
+            }
+            let (told, again) = session.flight.lost(crate::config::locate::Face::Workbench);
+            session.up.forget_sent();
+            let told = told.iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!((told, again), (answered, None), "{written} bytes");
+            assert_eq!(session.up.waiting, lines[3 - left..].concat().as_bytes(), "{written} bytes");
+            assert_eq!(session.up.ends.len(), left, "{written} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_has_only_begun_stays_whole() {
+        let mut session = session();
+        send(&mut session, "{\"jsonrpc\":\"2.0\",\"id\":1,").await;
+        assert!(session.up.waiting.is_empty() && !session.up.has_request());
+        session.up.forget_sent();
+        send(&mut session, "\"method\":\"ping\"}\n").await;
+        assert!(session.up.has_request());
+        assert_eq!(session.up.waiting, br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec().into_iter().chain([b'\n']).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn initialize_goes_before_everything_that_came_later() {
+        let mut session = session();
+        send(&mut session, &(request(0, "initialize") + "\n")).await;
+        session.up.wrote(5, &mut session.flight);
+        send(&mut session, &(request(1, "ping") + "\n")).await;
+        let (told, again) = session.flight.lost(crate::config::locate::Face::Workbench);
+        assert!(told.is_empty());
+        session.up.forget_sent();
+        session.up.send_first(&again.expect("it is sent again"), &mut session.flight);
+        let expected = format!("{}\n{}\n", request(0, "initialize"), request(1, "ping"));
+        assert_eq!(String::from_utf8_lossy(&session.up.waiting), expected);
+        session.up.wrote(expected.len(), &mut session.flight);
+        assert!(session.up.waiting.is_empty() && !session.flight.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_or_looks_like_our_own_is_told_apart() {
+        let mut session = session();
+        send(&mut session, "\u{1}end\n").await;
+        send(&mut session, &format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"x\":\"{}\"}}\n", "y".repeat(100)))
+            .await;
+        let text = String::from_utf8_lossy(&session.up.waiting).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "?\u{1}end");
+        assert!(lines[1].starts_with("\u{1}long 131 {\"jsonrpc\":\"2.0\",\"id\":7,"), "{}", lines[1]);
+        assert!(session.up.has_request(), "its id is known, so it is answered");
+    }
+
+    #[tokio::test]
+    async fn what_the_client_sends_last_needs_no_line_break() {
+        let mut session = session();
+        send(&mut session, &request(1, "ping")).await;
+        session.up.take(0, &mut session.flight);
+        assert!(session.up.closed && session.up.has_request());
+        assert_eq!(session.up.waiting.last(), Some(&b'\n'));
+    }
+}

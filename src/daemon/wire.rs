@@ -1,0 +1,265 @@
+//! What a relay and the daemon say to each other before the session's own messages: a greeting, and what is
+//! wanted. The daemon speaks first, so that whoever connects learns at once whether it is there.
+//!
+//! ```text
+//! daemon: mcp-workbench-daemon BUILD PID⏎  or: no REASON⏎
+//! other:  length, then texts that each end with a zero byte: session …, status, or stop
+//! daemon: ok⏎ and the session's messages   or: no REASON⏎   or, for a status: JSON
+//! ```
+//!
+//! Invariant: the greeting and `stop` stay as they are, since builds end each other's daemons.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::config::ToolMode;
+use crate::config::locate::Face;
+
+/// The first word of the daemon.
+const GREETING: &str = "mcp-workbench-daemon";
+/// The first word of a refusal.
+const REFUSAL: &str = "no ";
+/// The longest line of the daemon before a session begins.
+const LONGEST_LINE: usize = 4096;
+/// The longest request. An environment is the largest part of it.
+const LONGEST_REQUEST: usize = 64 * 1024 * 1024;
+
+/// What is wanted of the daemon.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Serve a session on this connection.
+    Session(Box<Handover>),
+    /// Say what runs.
+    Status,
+    /// End, and close this connection when everything is gone.
+    Stop,
+}
+
+/// All that the daemon needs to know of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The face.
+    pub face: Face,
+    /// The configuration file.
+    pub file: PathBuf,
+    /// The working directory.
+    pub directory: PathBuf,
+    /// The umask.
+    pub umask: u32,
+    /// How opened tools reach the client, whatever the file says.
+    pub tool_mode: Option<ToolMode>,
+    /// The client's name for us.
+    pub entry: Option<String>,
+    /// No question may have an id below this one.
+    pub first_question: u64,
+    /// How the session stood before, as the last daemon told it.
+    pub record: Option<String>,
+    /// The environment.
+    pub vars: Vec<(OsString, OsString)>,
+}
+
+/// Names of tool modes between the two ends.
+const MODES: [(&str, ToolMode); 4] = [
+    ("dynamic", ToolMode::Dynamic),
+    ("proxy", ToolMode::Proxy),
+    ("auto", ToolMode::Auto),
+    ("flat", ToolMode::Flat),
+];
+
+impl Wish {
+    /// The request as it is sent.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut texts: Vec<OsString> = Vec::new();
+        match self {
+            Self::Status => texts.push("status".into()),
+            Self::Stop => texts.push("stop".into()),
+            Self::Session(handover) => {
+                let mode = handover.tool_mode.and_then(|mode| MODES.iter().find(|(_, other)| *other == mode));
+                texts.extend([
+                    "session".into(),
+                    handover.face.program().into(),
+                    handover.file.clone().into(),
+                    handover.directory.clone().into(),
+                    handover.umask.to_string().into(),
+                    mode.map_or("", |(name, _)| name).into(),
+                    handover.first_question.to_string().into(),
+                ]);
+                for optional in [&handover.entry, &handover.record] {
+                    texts.push(if optional.is_some() { "+" } else { "" }.into());
+                    texts.push(optional.as_deref().unwrap_or_default().into());
+                }
+                texts.extend(handover.vars.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
+            }
+        }
+        let mut bytes = vec![0; 4];
+        for text in texts {
+            bytes.extend_from_slice(text.as_encoded_bytes());
+            bytes.push(0);
+        }
+        let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+
+    /// The inverse of [`Self::encode`], without the length; `None` if the bytes do not come from it.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut texts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        match texts.next()? {
+            b"status" => return Some(Self::Status),
+            b"stop" => return Some(Self::Stop),
+            b"session" => {}
+            _ => return None,
+        }
+        let face = match texts.next()? {
+            name if name == Face::Workbench.program().as_bytes() => Face::Workbench,
+            name if name == Face::Toolman.program().as_bytes() => Face::Toolman,
+            _ => return None,
+        };
+        let (file, directory) = (os_string(texts.next()?).into(), os_string(texts.next()?).into());
+        let umask = str::from_utf8(texts.next()?).ok()?.parse().ok()?;
+        let mode = texts.next()?;
+        let tool_mode = MODES.iter().find(|(name, _)| name.as_bytes() == mode).map(|(_, mode)| *mode);
+        let first_question = str::from_utf8(texts.next()?).ok()?.parse().ok()?;
+        let mut optional = || {
+            let is_there = texts.next()? == b"+";
+            let text = String::from_utf8(texts.next()?.to_vec()).ok()?;
+            Some(is_there.then_some(text))
+        };
+        let (entry, record) = (optional()?, optional()?);
+        let mut vars = Vec::new();
+        while let Some(name) = texts.next() {
+            vars.push((os_string(name), os_string(texts.next()?)));
+        }
+        let handover =
+            Handover { face, file, directory, umask, tool_mode, entry, first_question, record, vars };
+        Some(Self::Session(Box::new(handover)))
+    }
+}
+
+fn os_string(bytes: &[u8]) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
+}
+
+/// Greets whoever connected.
+pub async fn greet(stream: &mut (impl AsyncWrite + Unpin), build: &str) -> io::Result<()> {
+    stream.write_all(format!("{GREETING} {build} {}\n", std::process::id()).as_bytes()).await
+}
+
+/// Refuses whoever connected, or what was wanted.
+pub async fn refuse(stream: &mut (impl AsyncWrite + Unpin), reason: &str) -> io::Result<()> {
+    let line: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    stream.write_all(format!("{REFUSAL}{line}\n").as_bytes()).await
+}
+
+/// Reads what is wanted.
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Wish> {
+    let length = stream.read_u32_le().await? as usize;
+    if length > LONGEST_REQUEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    stream.take(length as u64).read_to_end(&mut bytes).await?;
+    Wish::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// What the daemon answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DaemonWord {
+    /// It greets, as the process with this id, or accepts what was wanted.
+    Welcome(Option<u32>),
+    /// It refuses, for this reason.
+    Refused(String),
+    /// It is gone.
+    Gone,
+}
+
+/// Reads a line of the daemon before a session begins, and nothing behind it.
+pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<DaemonWord> {
+    let mut line = Vec::new();
+    while line.len() < LONGEST_LINE {
+        match stream.read_u8().await {
+            Ok(b'\n') => return understand(&line).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            Ok(byte) => line.push(byte),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(DaemonWord::Gone),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(DaemonWord::Gone),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+/// Accepts what was wanted.
+pub const ACCEPTED: &[u8] = b"ok\n";
+
+fn understand(line: &[u8]) -> Option<DaemonWord> {
+    let line = str::from_utf8(line).ok()?;
+    match line.strip_prefix(REFUSAL) {
+        Some(reason) => Some(DaemonWord::Refused(reason.to_owned())),
+        None if line == "ok" => Some(DaemonWord::Welcome(None)),
+        None => {
+            let mut words = line.strip_prefix(GREETING)?.strip_prefix(' ')?.split(' ');
+            Some(DaemonWord::Welcome(words.nth(1).and_then(|pid| pid.parse().ok())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_survive_the_journey() {
+        let odd: OsString = os_string(b"/\xff");
+        let handover = Handover {
+            face: Face::Toolman,
+            file: odd.clone().into(),
+            directory: "/work".into(),
+            umask: 0o27,
+            tool_mode: Some(ToolMode::Auto),
+            entry: Some(String::new()),
+            first_question: 7,
+            record: Some("{\"open\":[\"dev\"]}".into()),
+            vars: vec![("A".into(), "".into()), ("B".into(), odd)],
+        };
+        let plain = Handover {
+            face: Face::Workbench,
+            tool_mode: None,
+            entry: None,
+            record: None,
+            vars: Vec::new(),
+            ..handover.clone()
+        };
+        let sessions = [handover, plain].map(|handover| Wish::Session(Box::new(handover)));
+        for request in sessions.into_iter().chain([Wish::Status, Wish::Stop]) {
+            assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
+        }
+        for broken in
+            [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"stop"]
+        {
+            assert_eq!(Wish::decode(broken), None, "{broken:?}");
+        }
+        let too_long = [0xff; 8];
+        assert!(read_request(&mut &too_long[..]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn words_are_read_to_their_end_and_no_further() {
+        let mut stream = &b"mcp-workbench-daemon 12 34\nno, really\nno way\nok\nrest"[..];
+        assert_eq!(read_word(&mut stream).await.expect("a greeting"), DaemonWord::Welcome(Some(34)));
+        assert!(read_word(&mut stream).await.is_err(), "this is no word of ours");
+        assert_eq!(read_word(&mut stream).await.expect("a refusal"), DaemonWord::Refused("way".into()));
+        assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Welcome(None));
+        assert_eq!(stream, b"rest");
+        assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), DaemonWord::Gone);
+        assert!(
+            read_word(&mut &[b'x'; LONGEST_LINE][..]).await.is_err(),
+            "a stranger that never ends its line"
+        );
+        let mut written = Vec::new();
+        refuse(&mut written, "two\nlines").await.expect("memory is writable");
+        assert_eq!(written, b"no two lines\n");
+    }
+}
