@@ -108,7 +108,7 @@ impl Flight {
                 id.map_or(Upward::Other, |id| Upward::Cancelled(id.key()))
             }
             Ok(Message::Response { .. }) => {
-                let id = root.get("id").and_then(|id| own_id(&id.raw()));
+                let id = root.get("id").and_then(|id| own_id(id.raw()));
                 id.map_or(Upward::Other, Upward::Answer)
             }
             Ok(message) => {
@@ -191,7 +191,7 @@ impl Flight {
             }
             (None, Some(method)) if method == "notifications/cancelled" => {
                 let withdrawn = root.get("params").and_then(|params| params.get("requestId"));
-                let withdrawn = withdrawn.and_then(|id| own_id(&id.raw()));
+                let withdrawn = withdrawn.and_then(|id| own_id(id.raw()));
                 self.questions.retain(|id| Some(*id) != withdrawn);
             }
             _ => {}
