@@ -402,7 +402,7 @@ impl Pool {
                 Err(problems) => {
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
-                        "the configuration in force stays as it was, since the new one is not valid: {first}"
+                        "the old configuration stays in force, since the new one is not valid: {first}"
                     );
                 }
             }

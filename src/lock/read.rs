@@ -133,7 +133,7 @@ impl LockReader<'_> {
             }
             Unfit::Deep(at) => {
                 let at = item.value.start + at;
-                self.fault(at..at + 1, "values are nested too deep".to_owned())
+                self.fault(at..at + 1, "values are nested too deeply".to_owned())
             }
         })?;
         match value.get("name") {

@@ -1052,16 +1052,16 @@ fn what_is_left_out_is_named() {
             "cursor",
             r#"{"mcpServers": {"a": {"type": "http", "command": "x"}, "b": {"type": "stdio", "url": "https://h"}}}"#,
             &[
-                "a | type | is that of a URL, but there is a command, which was taken",
-                "b | type | is that of a command, but there is a URL, which was taken",
+                "a | type | is for a URL, but the entry has a command, which was used",
+                "b | type | is for a command, but the entry has a URL, which was used",
             ],
         ),
         (
             "gemini",
             r#"{"mcpServers": {"a": {"url": "https://a", "httpUrl": "https://b"}, "b": {"httpUrl": "https://b", "url": "https://a"}}}"#,
             &[
-                "a | url | is not used there beside the other URL",
-                "b | url | is not used there beside the other URL",
+                "a | url | is ignored by the client, which uses the other URL",
+                "b | url | is ignored by the client, which uses the other URL",
             ],
         ),
         ("cursor", r#"{"mcpServers": {"a": {"command": ["x", "y"], "args": ["z"]}}}"#, &[]),

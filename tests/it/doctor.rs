@@ -62,7 +62,7 @@ fn says_who_is_well_and_who_is_not() {
         "failed  dev/dies",
         "| the key is missing",
         "dev__My Server__echo is called dev__My_Server__echo_",
-        "5 of 7 cannot be used",
+        "5 of 7 servers cannot be used",
     ] {
         assert!(text.stdout.contains(part), "{part}: {}", text.stdout);
     }

@@ -407,7 +407,7 @@ fn login_and_logout_are_verbs() {
         serde_json::from_str(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"))
     };
     let which = run(&["login"]);
-    let wanting = "dev/a wants a login: run `mcp-workbench login dev/a`\n";
+    let wanting = "dev/a needs a login: run `mcp-workbench login dev/a`\n";
     assert_eq!((which.code, which.stdout.as_str()), (Some(0), wanting), "{which:?}");
     let doctor = status(&["doctor"]);
     assert_eq!(doctor["servers"][0]["hint"], "run `login dev/a`", "{doctor}");
@@ -423,7 +423,7 @@ fn login_and_logout_are_verbs() {
     let expires = told[0]["login"]["expires"].as_str().expect("a date");
     assert!(expires.len() == 20 && expires.starts_with("20") && expires.ends_with('Z'), "{expires}");
     assert_eq!(status(&["doctor"])["servers"][0]["login"], told[0]["login"]);
-    assert_eq!(run(&["login"]).stdout, "no server wants a login\n");
+    assert_eq!(run(&["login"]).stdout, "no server needs a login\n");
 
     // By an address that is pasted; the old tokens stay until then.
     let before = std::fs::read(&credentials(&lab)[0]).expect("it is there");

@@ -397,7 +397,7 @@ fn init_offers_to_start_every_server_once() {
         terminal.wait_for("Start every server once").wait_for("[y/N] ").press(answer);
         let ended = terminal.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(ended.shown.contains("1 of 2 cannot be used"), starts, "{ended:?}");
+        assert_eq!(ended.shown.contains("1 of 2 servers cannot be used"), starts, "{ended:?}");
         assert!(ended.shown.contains("connect cursor"), "{ended:?}");
     }
 }

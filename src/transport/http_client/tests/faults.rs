@@ -238,6 +238,6 @@ fn endpoints_are_checked_without_showing_secrets() {
     let fine = ("x", "y");
     check("http://u:s3cret@h:x/", fine, "the URL's port is malformed");
     check("ws://u:s3cret@h/", fine, "the URL must begin with http:// or https://");
-    check("http://h/", ("a b", "s3cret"), "\"a b\" is no header name");
+    check("http://h/", ("a b", "s3cret"), "\"a b\" is not a header name");
     check("http://h/", ("key", "s3cret\r\nx: y"), "the value of the header key cannot be sent");
 }
