@@ -147,7 +147,7 @@ impl<'a> ServerRow<'a> {
 fn remark(finding: &Finding) -> Option<String> {
     let mut remarks = Vec::new();
     if finding.took >= SLOW {
-        remarks.push("it is slow to start; install it instead of downloading it at every start".to_owned());
+        remarks.push("it was slow to start; if it is downloaded every time, install it".to_owned());
     }
     if finding.remarks.contains(&Remark::ByLoginShell) {
         remarks.push(

@@ -212,7 +212,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "stateKey": "0123456789abcdef0123456789abcde", "auth": {}}"#,
             &[
-                "1:31 stateKey: a state key has at least 32 bytes, this one has 31 (generate one, for example with `openssl rand -hex 32`)",
+                "1:31 stateKey: a state key needs at least 32 bytes; this one has 31 (generate one, for example with `openssl rand -hex 32`)",
                 "1:66 auth: `auth` has no `tokens` (add `tokens`, or remove `auth`)",
             ],
         ),

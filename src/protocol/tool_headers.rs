@@ -204,7 +204,7 @@ mod tests {
         );
         check(
             r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#,
-            "! x-mcp-header a stands twice",
+            "! x-mcp-header a appears twice",
         );
         for name in ["", "a b", "a\\r\\nb", "ä"] {
             check(

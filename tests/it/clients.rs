@@ -496,7 +496,11 @@ fn a_server_that_is_not_ours_has_our_name() {
     let said = home.json(&["connect", "cursor", "--dry-run"]);
     assert_eq!((&said["replaced"], &said["kept"]), (&json!(["workbench"]), &json!(["b"])));
     let finished = home.run(&["connect", "cursor", "--yes"]);
-    assert!(finished.stderr.contains("another server is called workbench"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("the client already has a server called workbench"),
+        "{}",
+        finished.stderr
+    );
     home.json(&["disconnect", "cursor", "--yes"]);
     assert_eq!(text(&home.file_of("cursor")), theirs);
     // One that starts us is ours, whoever wrote it.

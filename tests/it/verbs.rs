@@ -103,8 +103,8 @@ add --yes to write the change, or --dry-run to see it only
     let written = text(&home.config());
     assert!(written.contains("// mine\n") && written.contains("// first\n"), "{written}");
     assert!(written.contains("\"MODE\": \"fixture-edited\""), "{written}");
-    let again = "error: `two` is there already in toolbox `dev`
-choose another name, or `mcp-workbench remove` it first
+    let again = "error: a server `two` already exists in toolbox `dev`
+choose another name, or `mcp-workbench remove` the old one first
 ";
     check(&home, &with("--yes"), 2, "", again);
     let (status, _, stderr) = said(&home, "mcp-workbench", &["remove", "two", "--yes"]);
@@ -451,7 +451,7 @@ fn init_merges_and_lists_secrets() {
 Cursor: 4 servers in ~/.cursor/mcp.json
 + filesystem (Claude Desktop)
 + github (Claude Desktop)
-+ github-2 (Cursor, there called github)
++ github-2 (Cursor, called github there)
 + linear (Cursor)
 + local (Cursor)
 = fs (Cursor) is the same as filesystem

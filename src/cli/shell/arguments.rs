@@ -390,7 +390,7 @@ mod tests {
             (&["a=x"], Err("`a` must be a whole number or true or false")),
             (&["nn=1"], Err("the tool has no argument `nn`")),
             (&["s"], Err("`s` is not an argument")),
-            (&["s=1", "s=2"], Err("`s` stands twice")),
+            (&["s=1", "s=2"], Err("`s` is given twice")),
         ];
         for (words, expected) in cases {
             let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
