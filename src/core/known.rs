@@ -260,3 +260,53 @@ fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
 pub(super) fn manner(connection: &Connection) -> Manner {
     Manner { era: connection.version().era(), tasks: connection.profile.tasks() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Items;
+    use crate::config::{Command, Secret, Start};
+
+    /// An entry with `${PROJECT}` in it, as one session of the daemon expands it.
+    fn of_session(project: &str) -> Spec {
+        let command = Command {
+            program: "serve".to_owned(),
+            args: Vec::new(),
+            env: vec![("PROJECT".to_owned(), Secret::new(project))],
+            cwd: None,
+            inherit_env: Vec::new(),
+        };
+        let spec = (*Upstream::unreal("box", "s").spec()).clone();
+        Spec { transport: Transport::Stdio(command), start: Start::Call, ..spec }
+    }
+
+    #[test]
+    fn what_one_session_of_the_daemon_recalls_stays_when_another_begins() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-known-{}", std::process::id()));
+        let known = Known::new(Some(&place), &place);
+        let (one, other) = (of_session("a"), of_session("b"));
+        let sent = Sent::new(Era::Legacy).with(Kind::Tool, Items::named(Kind::Tool, &["t"]), 0);
+        let manner = Manner { era: Era::Legacy, tasks: TaskSupport::None };
+        let definitions = known.definitions().expect("there is a cache");
+        definitions.save(&one.transport, &sent).expect("the directory is ours");
+        definitions.save_manner(&one.transport, manner).expect("the directory is ours");
+        known.recall(std::slice::from_ref(&one));
+        known.recall(&[other]);
+        // What was recalled is in memory.
+        std::fs::remove_dir_all(&place).expect("the directory is ours");
+        assert_eq!(known.offered(&one), Some(sent));
+        assert_eq!(known.manner(&one.transport), Some(manner));
+    }
+
+    #[test]
+    fn notes_are_bounded_and_the_oldest_go_first() {
+        let notes = Mutex::default();
+        let transport = |number: usize| of_session(&number.to_string()).transport;
+        (0..=MOST_NOTES).for_each(|number| note(&notes, &transport(number), number));
+        let notes = notes.lock();
+        assert_eq!(
+            (notes.len(), find(&notes, &transport(0)), find(&notes, &transport(1))),
+            (MOST_NOTES, None, Some(1))
+        );
+    }
+}
