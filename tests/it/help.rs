@@ -130,37 +130,44 @@ fn fish_completes_names() {
     }
 }
 
-/// zsh completes at its own prompt, where somebody presses the tabulator.
+/// zsh completes at its own prompt, where somebody presses the tabulator: by a script that is sourced, and by a file
+/// in its `fpath`, which is loaded when it is first needed.
 #[cfg(unix)]
 #[test]
 fn zsh_completes_names() {
     let place = known_servers();
-    let Some(mut zsh) = shell("zsh", &place) else { return };
-    place.lab.write("completions.zsh", &place.run(&["completions", "zsh"]).stdout);
-    zsh.args(["-f", "-i"]).env("TERM", "dumb");
-    let mut terminal = crate::pty::Terminal::start(zsh, crate::pty::ALL);
-    // Ctrl-X shows the line that is being edited, and empties it. The quotes keep the echo from being the prompt.
-    terminal.press(
-        "autoload -Uz compinit && compinit -u -D; source ./completions.zsh\n\
-         show() { print -r -- \"[[$BUFFER]]\"; BUFFER= }; zle -N show; bindkey '^X' show\n\
-         PROMPT='rea''dy> '\n",
-    );
-    terminal.wait_for("ready> ");
-    for (line, expected) in [
-        ("mcp-workbench conn", "mcp-workbench connect "),
-        ("mcp-workbench connect claude-c", "mcp-workbench connect claude-code "),
-        ("mcp-workbench remove My", "mcp-workbench remove My\\ Server "),
-        ("mcp-workbench call ec", "mcp-workbench call echo "),
-        ("mcp-workbench show dev/well/ec", "mcp-workbench show dev/well/echo "),
-        ("mcp-workbench --tool-mode=pr", "mcp-workbench --tool-mode=proxy "),
-        ("mcp-workbench --config missing.json call ec", "mcp-workbench --config missing.json call ec"),
-        ("mcp-workbench import ./completions.z", "mcp-workbench import ./completions.zsh "),
+    std::fs::create_dir(place.lab.dir.join("functions")).expect("the directory is ours");
+    place.lab.write("functions/_mcp-workbench", &place.run(&["completions", "zsh"]).stdout);
+    let compinit = "autoload -Uz compinit && compinit -u -D";
+    for set_up in [
+        format!("{compinit}; source functions/_mcp-workbench"),
+        format!("fpath=($PWD/functions $fpath); {compinit}"),
     ] {
-        terminal.press(&format!("{line}\t\u{18}")).wait_for("[[");
-        assert_eq!(terminal.rest_of_line().trim_end_matches(']'), expected, "{line}");
+        let Some(mut zsh) = shell("zsh", &place) else { return };
+        zsh.args(["-f", "-i"]).env("TERM", "dumb");
+        let mut terminal = crate::pty::Terminal::start(zsh, crate::pty::ALL);
+        // Ctrl-X shows the line that is being edited, and empties it. The quotes keep the echo from being the prompt.
+        terminal.press(&format!(
+            "{set_up}\nshow() {{ print -r -- \"[[$BUFFER]]\"; BUFFER= }}; zle -N show; bindkey '^X' show\n\
+             PROMPT='rea''dy> '\n"
+        ));
+        terminal.wait_for("ready> ");
+        for (line, expected) in [
+            ("mcp-workbench conn", "mcp-workbench connect "),
+            ("mcp-workbench connect claude-c", "mcp-workbench connect claude-code "),
+            ("mcp-workbench remove My", "mcp-workbench remove My\\ Server "),
+            ("mcp-workbench call ec", "mcp-workbench call echo "),
+            ("mcp-workbench show dev/well/ec", "mcp-workbench show dev/well/echo "),
+            ("mcp-workbench --tool-mode=pr", "mcp-workbench --tool-mode=proxy "),
+            ("mcp-workbench --config missing.json call ec", "mcp-workbench --config missing.json call ec"),
+            ("mcp-workbench import ./func", "mcp-workbench import ./functions/"),
+        ] {
+            terminal.press(&format!("{line}\t\u{18}")).wait_for("[[");
+            assert_eq!(terminal.rest_of_line().trim_end_matches(']'), expected, "{set_up}: {line}");
+        }
+        terminal.press("exit\n");
+        assert_eq!(terminal.end().code, Some(0));
     }
-    terminal.press("exit\n");
-    assert_eq!(terminal.end().code, Some(0));
 }
 
 #[test]
