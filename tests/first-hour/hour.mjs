@@ -1,10 +1,11 @@
 // The story, step by step; each `check` is a line of the report. Started by run.mjs.
 
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { modern } from "../agents/agents/claude-code.mjs";
 import { FACES } from "../agents/faces.mjs";
 import { startModel } from "../agents/model/server.mjs";
@@ -31,8 +32,9 @@ function check(what, holds, found = "") {
 }
 
 /** Runs a program as the user would, in the project, and gives what it said. */
-function run(program, ...args) {
-  const { status, stdout, stderr } = spawnSync(program, args, { cwd: project, env: environment(), encoding: "utf8" });
+async function run(program, ...args) {
+  const child = spawn(program, args, { cwd: project, env: environment(), stdio: ["ignore", "pipe", "pipe"] });
+  const [stdout, stderr, [status]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
   console.log(`\n$ ${program.split("/").at(-1)} ${args.join(" ")}\n${stderr}${stdout.startsWith("{") ? "" : stdout}`);
   return { status, stdout, stderr };
 }
@@ -47,8 +49,8 @@ function environment(own = {}) {
 const workbench = (...args) => run(places.program, ...args);
 
 /** What Claude Code says of each of its servers: connected or not. */
-function claudeList() {
-  const { stdout } = run(places.claude, "mcp", "list");
+async function claudeList() {
+  const { stdout } = await run(places.claude, "mcp", "list");
   const rows = [...stdout.matchAll(/^([\w-]+): .* - (.*)$/gm)];
   return Object.fromEntries(rows.map(([, name, state]) => [name, /connected/i.test(state) && !/fail/i.test(state)]));
 }
@@ -67,9 +69,7 @@ async function converse(script) {
   const whole = { ENABLE_TOOL_SEARCH: "false", MCP_CONNECTION_NONBLOCKING: "false", MCP_CONNECT_TIMEOUT_MS: "60000" };
   const options = { cwd: project, env: environment({ ...env, ...whole }) };
   const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "inherit"] });
-  let said = "";
-  child.stdout.setEncoding("utf8").on("data", (text) => (said += text));
-  await once(child, "close");
+  const [said] = await Promise.all([text(child.stdout), once(child, "close")]);
   await model.stop();
   if (problem) throw problem;
   return { requests: model.requests, said };
@@ -102,13 +102,13 @@ writeFileSync(join(project, "today.txt"), "Water the plants\n");
 const everything = await startEverything(places.everything);
 const registry = await startSlowRegistry();
 const files = clientFiles({ project, everything: everything.url, registry: registry.url });
-for (const [file, text] of Object.entries(files)) {
+for (const [file, content] of Object.entries(files)) {
   mkdirSync(dirname(path(file)), { recursive: true });
-  writeFileSync(path(file), text);
+  writeFileSync(path(file), content);
 }
 
 // Without the gateway: what Claude Code has, and what its requests cost.
-const had = claudeList();
+const had = await claudeList();
 const direct = await converse(function* () {
   yield;
 });
@@ -116,23 +116,23 @@ const everythingAtOnce = definitions(direct.requests[0]);
 const before = Object.fromEntries(Object.keys(files).map((file) => [file, read(file)]));
 
 // init, and every client there and back.
-const init = workbench("init", "--yes");
+const init = await workbench("init", "--yes");
 const taken = init.stderr.match(/^\+ .*/gm) ?? [];
 check("init takes over nine servers of four clients", init.status === 0 && taken.length === 9, init.stderr);
 for (const client of ["cursor", "vscode", "codex", "claude-code"]) {
-  const there = workbench("connect", client, "--yes").status;
-  const back = workbench("disconnect", client, "--yes").status;
-  check(`connect and disconnect ${client}`, there === 0 && back === 0);
+  const there = await workbench("connect", client, "--yes");
+  const back = await workbench("disconnect", client, "--yes");
+  check(`connect and disconnect ${client}`, there.status === 0 && back.status === 0);
 }
 const changed = Object.keys(files).filter((file) => read(file) !== before[file]);
 check("disconnect restores all four files byte for byte", changed.length === 0, changed.join(", "));
 
 // Claude Code with the gateway.
-const { stderr: told } = workbench("connect", "claude-code", "--yes");
+const { stderr: told } = await workbench("connect", "claude-code", "--yes");
 const stays = `Left in Claude Code: ${UNSET} (GOOGLE_MAPS_API_KEY is not set)`;
 check("connect leaves the server that would lack a variable", told.includes(stays), told);
 check("connect writes no secret", !read(".claude.json").includes(SECRET));
-const { workbench: gateway, ...others } = claudeList();
+const { workbench: gateway, ...others } = await claudeList();
 check("Claude Code lists the gateway as connected", gateway === true);
 check("of its own servers it still has that one", same(Object.keys(others), [UNSET]), JSON.stringify(others));
 
@@ -177,18 +177,18 @@ ${toolboxOpen}  with the gateway, the toolbox of the task open
 `);
 check("the task costs what its toolbox costs, not everything", toolboxOpen < everythingAtOnce / 2);
 
-const doctor = workbench("doctor", "--json");
+const doctor = await workbench("doctor", "--json");
 const sick = JSON.parse(doctor.stdout).servers.filter(({ ok }) => !ok).map(({ server }) => server);
 const found = doctor.status === 4 && same(sick.sort(), [FAILING, UNSET].sort());
 check("doctor finds the one that fails and the one without its variable", found, doctor.stdout.slice(0, 2000));
 
 // And back. Claude Code has written to its file meanwhile, so only the part with the servers can be compared there.
-const servers = (text) => /"mcpServers": \{[^]*?\n  \}/.exec(text)?.[0];
-workbench("disconnect", "claude-code", "--yes");
+const servers = (file) => /"mcpServers": \{[^]*?\n  \}/.exec(file)?.[0];
+await workbench("disconnect", "claude-code", "--yes");
 const restored = servers(read(".claude.json"));
 const wanted = servers(before[".claude.json"]);
 check("disconnect restores Claude Code's servers byte for byte", restored === wanted, restored);
-const has = claudeList();
+const has = await claudeList();
 const missed = Object.keys(had).filter((name) => !(name in has) || (had[name] && !has[name]));
 check("Claude Code has its servers back", missed.length === 0 && !("workbench" in has), missed.join(", "));
 
