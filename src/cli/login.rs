@@ -212,14 +212,14 @@ async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool
         true => {
             writeln!(
                 err,
-                "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
+                "{label} asks you to log in. Your browser should open; if not, open\n\n  {url}\n"
             )?;
             browse(&url);
             mpsc::channel(1).1
         }
         false => {
             let redirect = redirect(&url).unwrap_or_default();
-            writeln!(err, "{label} wants you to log in. Open this in a browser:\n\n  {url}\n")?;
+            writeln!(err, "{label} asks you to log in. Open this in a browser:\n\n  {url}\n")?;
             writeln!(
                 err,
                 "If the browser cannot show its last page, paste the address of that page here; it"

@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
                 self.note("", &root, &format!("looks like that of {title}; {wanted}"));
             }
             (None, entries @ [(first, _), ..]) if entries.iter().all(server) => {
-                self.note("", first, &format!("looks like a server that stands by itself; {wanted}"));
+                self.note("", first, &format!("looks like a single server; {wanted}"));
             }
             _ => {}
         }

@@ -103,7 +103,7 @@ impl Run {
 fn cause(reason: &str) -> Cause {
     let says = |words: &[&str]| words.iter().any(|words| reason.contains(words));
     match () {
-        () if says(&["it wants a login", "it wants the scope"]) => Cause::Person,
+        () if says(&["it needs a login", "it needs the scope"]) => Cause::Person,
         () if says(&["HTTP 401", "HTTP 403"]) => Cause::Login,
         () => Cause::Other,
     }

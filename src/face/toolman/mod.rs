@@ -150,7 +150,7 @@ impl Toolman {
         }
         let nothing = lists.iter().all(Vec::is_empty);
         let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
-            (true, _) => "Nothing fits; the servers there are stand in `servers`.".to_owned(),
+            (true, _) => "Nothing fits; `servers` lists the servers there are.".to_owned(),
             (false, true) => "All of it is active.".to_owned(),
             (false, false) => format!(
                 "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",

@@ -126,7 +126,7 @@ async fn credentials_that_are_refused_end_the_handshake() {
     let mut client = Client::at(endpoint(&server.url));
     client.ask(1, "server/discover", "").await;
     let reason =
-        "the server answered HTTP 401 Unauthorized: it wants credentials; set `headers` or correct them";
+        "the server answered HTTP 401 Unauthorized: it needs credentials; set or correct `headers`";
     client.expect(&error(1, reason, Some(401))).await;
     assert_eq!(client.end().await, (Err(reason.to_owned()), Vec::new()));
 }
