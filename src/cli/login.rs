@@ -210,10 +210,7 @@ async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool
     let mut err = io::stderr();
     let pasted = match browser {
         true => {
-            writeln!(
-                err,
-                "{label} asks you to log in. Your browser should open; if not, open\n\n  {url}\n"
-            )?;
+            writeln!(err, "{label} asks you to log in. Your browser should open; if not, open\n\n  {url}\n")?;
             browse(&url);
             mpsc::channel(1).1
         }

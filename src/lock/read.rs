@@ -172,7 +172,8 @@ impl LockReader<'_> {
     }
 
     fn fault(&self, span: Range<usize>, message: String) -> Fault {
-        let hint = format!("correct it, or delete the file and write a new one with `{}`", self.form.command());
+        let hint =
+            format!("correct it, or delete the file and write a new one with `{}`", self.form.command());
         Fault { span, message, hint }
     }
 }

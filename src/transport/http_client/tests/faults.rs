@@ -125,8 +125,7 @@ async fn credentials_that_are_refused_end_the_handshake() {
     let server = Server::start(|_| Reply::status(401).with("www-authenticate", "Bearer")).await;
     let mut client = Client::at(endpoint(&server.url));
     client.ask(1, "server/discover", "").await;
-    let reason =
-        "the server answered HTTP 401 Unauthorized: it needs credentials; set or correct `headers`";
+    let reason = "the server answered HTTP 401 Unauthorized: it needs credentials; set or correct `headers`";
     client.expect(&error(1, reason, Some(401))).await;
     assert_eq!(client.end().await, (Err(reason.to_owned()), Vec::new()));
 }
