@@ -110,7 +110,7 @@ fn a_server_that_turns_hostile_changes_nothing_that_a_model_sees() {
         logged(&mut gateway, &format!("[dev/files] the tool {name} {how}"), 1);
     }
     let stderr = gateway.stderr();
-    let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("mended"));
+    let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("corrected"));
     assert_eq!(equal.count(), 0, "{stderr}");
 }
 

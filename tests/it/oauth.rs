@@ -234,7 +234,7 @@ fn what_the_file_says_comes_first() {
         json!({"url": guarded.url, "oauth": false}),
     ] {
         let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
-        assert!(open(&mut gateway).failure().contains("HTTP 401 Unauthorized: it wants credentials"));
+        assert!(open(&mut gateway).failure().contains("HTTP 401 Unauthorized: it needs credentials"));
         assert_eq!(guarded.count("GET /.well-known/oauth-protected-resource/mcp"), 0);
     }
     let oauth = json!({"clientId": "mine", "clientSecret": "my secret", "scope": "all"});
