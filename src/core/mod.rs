@@ -22,6 +22,7 @@ pub mod logins;
 pub mod modern;
 mod names;
 pub mod notices;
+pub mod observed;
 pub mod opening;
 pub mod process;
 mod recent;
