@@ -37,7 +37,7 @@ use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::events::Hub;
 use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
-use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
+use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
@@ -533,8 +533,7 @@ impl Engine {
             Some(connection) => Some(manner(&connection)),
             None => self.known.manner(transport),
         };
-        let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
-        known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
+        known.filter(|known| known.era == version.era()).map_or(TaskSupport::None, |known| known.tasks)
     }
 
     /// Who has tokens for a server behind a URL; `None` where the file gives the credentials itself or
