@@ -7,10 +7,12 @@
 mod bridges;
 mod calls;
 mod client;
+mod daemon;
 mod footprint;
 mod http;
 mod inside;
 mod limits;
+mod model;
 mod opening;
 mod roles;
 mod scene;
@@ -48,8 +50,10 @@ fn main() {
         ("calls", calls::measure as fn(Effort)),
         ("flatness", calls::flatness),
         ("opening", opening::measure),
+        ("model", model::measure),
         ("http", http::measure),
         ("footprint", footprint::measure),
+        ("daemon", daemon::measure),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| *chosen == name) {
             group(effort);

@@ -21,7 +21,7 @@ use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
 use super::logins::{Attendance, Logins};
-use super::modern::{Listener, Watched};
+use super::modern::Watched;
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
@@ -34,8 +34,7 @@ use super::workspace::Workspace;
 use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::json::{Change, Node, Raw, quote};
-use crate::memory::credentials::Credentials;
-use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
+use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
@@ -48,7 +47,8 @@ pub struct Engine {
     pub bridge: Bridge,
     /// What earlier runs learnt about servers.
     pub known: Known,
-    logins: Logins,
+    /// Who has tokens for servers behind URLs.
+    pub(super) logins: Logins,
     /// The long results that were kept for clients.
     kept: Arc<Kept>,
     settings: RwLock<Arc<Common>>,
@@ -428,11 +428,6 @@ impl Engine {
         }
     }
 
-    /// Lets a modern client hear of changes.
-    pub fn listen(&self, workspace: &Workspace, listener: Listener) {
-        workspace.listen(listener);
-    }
-
     /// Ends every upstream and waits until nothing is left of any of them.
     pub async fn stop(&self) {
         let tasks = self.tasks.lock().take();
@@ -512,8 +507,7 @@ impl Engine {
             Some(connection) => Some(manner(&connection)),
             None => self.known.manner(transport),
         };
-        let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
-        known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
+        known.filter(|known| known.era == version.era()).map_or(TaskSupport::None, |known| known.tasks)
     }
 
     /// Who has tokens for a server behind a URL; `None` where the file gives the credentials itself or
@@ -525,11 +519,6 @@ impl Engine {
                 engine.logged_in(url);
             }
         })
-    }
-
-    /// Where the login to a server behind a URL is remembered; `None` for a server without logins.
-    pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
-        self.logins.credentials(http)
     }
 
     /// Called when somebody has logged in to the server at this URL. Upstreams that failed for want of that

@@ -112,7 +112,7 @@ async fn live(
             }
             // A process that ends without a word tells nothing about its era, so what is known of that stays.
             if !connection.profile.is_greeted() && !carrier.is_over() {
-                engine.known.forget_era(upstream);
+                engine.spawn(engine.known.forget_era(upstream));
             }
             End::Failed(error)
         }
@@ -190,7 +190,7 @@ async fn greet_in_time(
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sent, StartError> {
     // A server may have been replaced since it was last asked, and may speak another era now.
-    let (era, asking) = engine.known.era(&connection.upstream).await;
+    let (era, probing) = engine.known.era(&connection.upstream).await;
     let hello = match era {
         Some(Era::Legacy) => match initialize(engine, connection).await {
             Ok(hello) => hello,
@@ -209,13 +209,13 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sen
     connection.profile.greeted(hello);
     // The era is remembered at once: whatever becomes of the lists, it need not be probed again.
     engine.remember_manner(connection);
-    drop(asking);
+    drop(probing);
     match modern {
         true => connection.listen(),
         false => connection.peer.notify("notifications/initialized", |_| ()),
     }
     engine.greeted(connection);
-    let mut sent = Sent::new(era_of(connection));
+    let mut sent = Sent::new(connection.version().era());
     let (tools, resources, templates, prompts) = tokio::join!(
         list(connection, Kind::Tool, |_| None),
         list(connection, Kind::Resource, |_| None),
@@ -234,10 +234,6 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sen
         }
     }
     Ok(sent)
-}
-
-fn era_of(connection: &Connection) -> Era {
-    if connection.version().is_modern() { Era::Modern } else { Era::Legacy }
 }
 
 /// Finds the era of an upstream where it is not known yet. The modern question is asked first; any answer but
@@ -354,7 +350,7 @@ async fn list(
         return Ok((items, nameless));
     }
     let mut params = "{}".to_owned();
-    let era = era_of(connection);
+    let era = connection.version().era();
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read =

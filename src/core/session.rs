@@ -383,7 +383,8 @@ impl ClientSession {
     /// Shows the client one of its lists as it is now; `answer` sends the list.
     pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
         // The ledger is noted before the list is written: the client must be told of changes in between.
-        let told = self.has_begun().then(|| {
+        let begun = self.ledger.lock().has_begun();
+        let told = begun.then(|| {
             let now = self.lists();
             self.ledger.lock().show(kind, &now)
         });
@@ -417,7 +418,7 @@ impl ClientSession {
 
     /// Tells the client of the lists that have changed.
     pub(super) fn tell(&self) {
-        if !self.has_begun() {
+        if !self.ledger.lock().has_begun() {
             return;
         }
         let now = self.lists();
@@ -440,10 +441,6 @@ impl ClientSession {
                 self.notify(None, method, |_| ());
             }
         }
-    }
-
-    fn has_begun(&self) -> bool {
-        self.ledger.lock().has_begun()
     }
 
     /// The client's lists as they are now.

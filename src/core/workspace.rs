@@ -160,7 +160,7 @@ impl Workspace {
     }
 
     /// Tells a modern client of changes from now on, once there are lists to ask for.
-    pub(super) fn listen(&self, listener: Listener) {
+    pub fn listen(&self, listener: Listener) {
         self.listeners.lock().push((listener, Ledger::default()));
     }
 
