@@ -80,6 +80,8 @@ pub(super) struct Tool {
     pub(super) risk: u8,
     /// Equal for tools whose descriptions have the same letters.
     pub(super) text_hash: u64,
+    /// What the tool's text means.
+    pub(super) direction: Direction,
 }
 
 /// The part of a tool that every posting needs, kept close together in memory.
@@ -115,8 +117,6 @@ pub struct Index {
     grams: HashMap<u32, Vec<u32>>,
     pub(super) tools: Vec<Option<Tool>>,
     pub(super) shapes: Vec<Shape>,
-    /// What the text of each tool means.
-    pub(super) directions: Vec<Direction>,
     pub(super) servers: Vec<Option<Server>>,
     by_key: HashMap<Box<str>, u32>,
     pub(super) live_tools: u32,
@@ -142,7 +142,6 @@ impl Index {
             grams: HashMap::default(),
             tools: Vec::new(),
             shapes: Vec::new(),
-            directions: Vec::new(),
             servers: Vec::new(),
             by_key: HashMap::default(),
             live_tools: 0,
@@ -225,11 +224,10 @@ impl Index {
             *total += u64::from(length);
         }
         self.shapes.push(Shape { lengths, server });
-        if self.directions.len() == self.directions.capacity() {
-            // They are large, so twice as many places as are needed would be a waste.
-            self.directions.reserve_exact(64 + self.directions.len() / 8);
+        if self.tools.len() == self.tools.capacity() {
+            // Tools are large, so twice as many places as are needed would be a waste.
+            self.tools.reserve_exact(64 + self.tools.len() / 8);
         }
-        self.directions.push(sum.direction());
         self.tools.push(Some(Tool {
             name: tool.name.as_str().into(),
             server,
@@ -239,6 +237,7 @@ impl Index {
             deed,
             risk: risk(tool),
             text_hash: Seeded::default().hash_one(&tool.description),
+            direction: sum.direction(),
         }));
     }
 
@@ -284,8 +283,6 @@ impl Index {
         number(&self.servers, &mut servers);
         let mut live = self.tools.iter().map(Option::is_some);
         self.shapes.retain(|_| live.next() == Some(true));
-        let mut live = self.tools.iter().map(Option::is_some);
-        self.directions.retain(|_| live.next() == Some(true));
         self.tools.retain(Option::is_some);
         self.servers.retain(Option::is_some);
         for (tool, shape) in self.tools.iter_mut().flatten().zip(&mut self.shapes) {
@@ -458,14 +455,14 @@ impl Index {
         bytes += self.surface.keys().map(|word| word.len()).sum::<usize>();
         bytes +=
             self.grams.capacity() * 33 + self.grams.values().map(|list| 4 * list.capacity()).sum::<usize>();
-        bytes += self.tools.capacity() * (size_of::<Option<Tool>>() + size_of::<Shape>());
+        bytes += self.tools.capacity() * size_of::<Option<Tool>>();
+        bytes += self.shapes.capacity() * size_of::<Shape>();
         bytes += self
             .tools
             .iter()
             .flatten()
             .map(|tool| tool.name.len() + 4 * (tool.name_terms.len() + tool.sentence.len()))
             .sum::<usize>();
-        bytes += self.directions.capacity() * size_of::<Direction>();
         bytes += self.servers.capacity() * size_of::<Option<Server>>();
         bytes += self.servers.iter().flatten().map(|s| 2 * s.key.len() + 4 * s.terms.len()).sum::<usize>();
         bytes + self.by_key.capacity() * 25

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::document::DESTROYS;
 use super::index::{Index, Tool};
-use super::meaning;
+use super::meaning::{self, Deed};
 use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
@@ -45,7 +45,7 @@ const FLOOR: f32 = 0.6;
 const FLOOR_OF_WORDS: f32 = 1.3;
 /// The share that a tool's text adds by meaning what the query means.
 const COVERED_BY_MEANING: f32 = 0.5;
-/// The part of the share that is left to a tool that does something else than was asked for.
+/// The part of the share that is left to a tool that removes where nothing is to be removed, or the reverse.
 const COVERED_WRONGLY: f32 = 0.4;
 /// The weight of a verb in what a query asks for. Tools often use another verb for the same action.
 const ASKED_BY_VERB: f32 = 0.2;
@@ -205,7 +205,7 @@ impl Ranking<'_> {
 
     /// How far the tool's text means what the query means.
     fn likeness(&self, number: u32) -> f32 {
-        self.query.meaning.likeness(&self.index.directions[number as usize])
+        self.query.sense.likeness(&self.index.tool(number).direction)
     }
 
     /// Whether the query may name this tool: it is short enough for a part of a name, as long as this name,
@@ -288,9 +288,11 @@ impl Ranking<'_> {
             let found = terms.filter(|(_, tools)| own(tools, candidate.number) > 0.0);
             let share =
                 found.map(|((asked, trust), _)| asked * trust).sum::<f32>() / all.max(f32::MIN_POSITIVE);
-            let done = self.index.tool(candidate.number).deed;
-            let wrong = self.query.deed.zip(done).is_some_and(|(wanted, done)| wanted != done);
             let share = share + COVERED_BY_MEANING * self.likeness(candidate.number).max(0.0);
+            // Other deeds go by many names (`add two numbers`), but removing is never meant by chance.
+            let removes = |deed: Option<Deed>| deed.map(|deed| deed == Deed::Remove);
+            let (wanted, done) = (removes(self.query.deed), removes(self.index.tool(candidate.number).deed));
+            let wrong = wanted.zip(done).is_some_and(|(wanted, done)| wanted != done);
             if wrong { COVERED_WRONGLY * share } else { share }
         };
         let first = candidates.iter().take(LOOKED_AT);
@@ -300,9 +302,9 @@ impl Ranking<'_> {
             .min(1.0)
     }
 
-    /// The number of words that say what is sought.
+    /// The number of words that say what is sought. An identifier is one word.
     fn words(&self) -> f32 {
-        self.query.terms.iter().filter(|term| term.content).count().max(1) as f32
+        self.query.terms.iter().filter(|term| term.content && term.alone).count().max(1) as f32
     }
 
     /// The share of the query that the best tools must cover.

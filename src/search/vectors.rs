@@ -1,7 +1,7 @@
 //! The meaning of words, as far as a table knows it: each piece of a word has a direction, a text has the sum of
 //! its words' directions, and texts that mean similar things point in similar directions.
 //!
-//! The index keeps a [`Direction`] for each tool, the query its [`Meaning`]; `rank.rs` compares them.
+//! The index keeps a [`Direction`] for each tool, the query its [`QuerySense`]; `rank.rs` compares them.
 //! `packaging/vectors/make.py` makes the table and says where it comes from.
 //!
 //! Invariant: everything is computed in whole numbers, so that the order of tools is the same on every machine.
@@ -38,12 +38,12 @@ pub(super) struct Sum {
 
 /// What a query means, as a whole and clause by clause. It means nothing if its language is not known.
 #[derive(Default)]
-pub(super) struct Meaning {
+pub(super) struct QuerySense {
     whole: Option<Direction>,
     clauses: Vec<Direction>,
 }
 
-impl Meaning {
+impl QuerySense {
     /// The meaning of a query with these clauses.
     pub(super) fn new(clauses: &[Sum]) -> Self {
         let mut whole = Sum::default();
@@ -69,7 +69,7 @@ impl Meaning {
 }
 
 /// The table, as it stands in the executable.
-struct Table {
+struct PieceTable {
     pieces: HashMap<&'static str, u16>,
     /// For each piece, by how much its numbers are multiplied.
     scales: &'static [u8],
@@ -78,8 +78,8 @@ struct Table {
     numbers: &'static [u8],
 }
 
-fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+fn table() -> &'static PieceTable {
+    static TABLE: OnceLock<PieceTable> = OnceLock::new();
     TABLE.get_or_init(|| {
         let bytes: &'static [u8] = include_bytes!("vectors.bin");
         let number =
@@ -88,7 +88,7 @@ fn table() -> &'static Table {
         let (text, rest) = bytes[8..].split_at(length);
         let (scales, numbers) = rest.split_at(count);
         let text = std::str::from_utf8(text).expect("the table is ours");
-        Table { pieces: text.split('\n').zip(0..).collect(), scales, numbers }
+        PieceTable { pieces: text.split('\n').zip(0..).collect(), scales, numbers }
     })
 }
 

@@ -301,20 +301,28 @@ fn the_first_three_tools_are_whole_and_describe_tools_gives_the_rest_without_ope
                 let place = [&tool["toolbox_name"], &tool["source_server"]];
                 assert_eq!(place, ["dev", "a"], "{tool}");
                 if !whole {
-                    assert_eq!((&tool["signature"], about.matches('.').count()), (&json!(SIGNATURE), 1), "{tool}");
+                    assert_eq!(
+                        (&tool["signature"], about.matches('.').count()),
+                        (&json!(SIGNATURE), 1),
+                        "{tool}"
+                    );
                     assert_eq!(tool.as_object().map(serde_json::Map::len), Some(5), "{tool}");
                 }
             }
             let wanted = |tool: &str| json!({"toolbox": "dev", "server": "a", "tool": tool});
             let described = client
-                .call("describe_tools", json!({"tools": [wanted("report_7"), wanted("report_long"), wanted("report")]}))
+                .call(
+                    "describe_tools",
+                    json!({"tools": [wanted("report_7"), wanted("report_long"), wanted("report")]}),
+                )
                 .json();
             assert_eq!(described["_errors"], Value::Null);
             assert_eq!(described["tools"][2], tools[0], "as in proxy mode");
             let sizes = [0, 1].map(|at| described["tools"][at]["description"].as_str().map_or(0, str::len));
             assert_eq!(sizes, ["Report number 7. And more.".len(), "Report at length. ".len() + 11 * 800]);
             assert_eq!(described["tools"][0]["inputSchema"]["required"], json!(["month"]));
-            let lab = host.as_ref().map_or_else(|| client.gateway().lab.starts("a"), |host| host.lab.starts("a"));
+            let lab =
+                host.as_ref().map_or_else(|| client.gateway().lab.starts("a"), |host| host.lab.starts("a"));
             assert_eq!(lab, 1, "nothing was started");
             if !over_http {
                 client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
@@ -333,7 +341,11 @@ fn what_is_found_fits_what_the_client_takes() {
     let text = client.call("find_tools", json!({"query": "report", "limit": 7})).text();
     let answer: Value = serde_json::from_str(&text).expect("JSON");
     assert!(text.len() <= 1200, "{}", text.len());
-    assert_eq!((&answer["brief"], answer["tools"].as_array().map(Vec::len)), (&json!(true), Some(7)), "{text}");
+    assert_eq!(
+        (&answer["brief"], answer["tools"].as_array().map(Vec::len)),
+        (&json!(true), Some(7)),
+        "{text}"
+    );
     assert_eq!(answer["hint"], "describe_tools gives the whole definitions of the tools that you name.");
 }
 
@@ -344,14 +356,16 @@ fn what_cannot_be_described_of_a_closed_toolbox_is_said_in_the_same_words() {
     config["toolboxes"]["other"] = json!({"mcpServers": {"new": fake("--tools 1 --count @dir/new")}});
     let place = known(config.clone());
     let store = place.lab.dir.join("xdg-cache/mcp-workbench/definitions");
-    let is_of_new = |path: &std::path::Path| {
-        std::fs::read_to_string(path).is_ok_and(|text| text.contains("Does tool-1"))
-    };
-    for file in std::fs::read_dir(store).expect("it was made").flatten().filter(|file| is_of_new(&file.path())) {
+    let is_of_new =
+        |path: &std::path::Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("Does tool-1"));
+    for file in
+        std::fs::read_dir(store).expect("it was made").flatten().filter(|file| is_of_new(&file.path()))
+    {
         std::fs::remove_file(file.path()).expect("it is ours");
     }
     let (mut client, _) = client(Era::Legacy, false, place.lab, &config);
-    let address = |[toolbox, server, tool]: [&str; 3]| json!({"toolbox": toolbox, "server": server, "tool": tool});
+    let address =
+        |[toolbox, server, tool]: [&str; 3]| json!({"toolbox": toolbox, "server": server, "tool": tool});
     let wanted = [
         ["dev", "a", "report_3"],
         ["dev", "a", "report_4"],
@@ -382,7 +396,8 @@ fn what_cannot_be_described_of_a_closed_toolbox_is_said_in_the_same_words() {
 fn a_near_miss_names_the_server() {
     let config = office("proxy");
     let place = known(config.clone());
-    let nothing = "nothing fits `encrypt a file`; the server home/files comes nearest, but it has no such tool\n";
+    let nothing =
+        "nothing fits `encrypt a file`; the server home/files comes nearest, but it has no such tool\n";
     place.check(&["search", "encrypt a file"], 0, "", nothing);
     let (mut client, _) = client(Era::Legacy, false, place.lab, &config);
     let answer = client.call("find_tools", json!({"query": "encrypt a file"})).json();
@@ -421,7 +436,14 @@ fn toolman_shows_three_whole_and_describes_by_exposed_names() {
                 assert_eq!(tool.as_object().map(serde_json::Map::len), Some(3), "{tool}");
             }
         }
-        let names = json!(["a_report_7", "a_fake://resource/1", "a_report", "a_fake://item/1/{id}", "a_reprot", "a_x://"]);
+        let names = json!([
+            "a_report_7",
+            "a_fake://resource/1",
+            "a_report",
+            "a_fake://item/1/{id}",
+            "a_reprot",
+            "a_x://"
+        ]);
         let answer = client.call("toolman_describe", json!({"names": names}));
         let described = answer.json();
         assert_eq!(answer.result()["structuredContent"], described);
@@ -433,7 +455,11 @@ fn toolman_shows_three_whole_and_describes_by_exposed_names() {
         assert_eq!(result["resources"][0]["uri"], "a_fake://resource/1");
         assert_eq!(result["resourceTemplates"][0]["uriTemplate"], "a_fake://item/1/{id}");
         let errors = result["_errors"].as_array().expect("a list");
-        assert!(errors[0].as_str().is_some_and(|text| text.starts_with("There is no tool 'a_reprot'. Did you mean")));
+        assert!(
+            errors[0]
+                .as_str()
+                .is_some_and(|text| text.starts_with("There is no tool 'a_reprot'. Did you mean"))
+        );
         assert!(errors[1].as_str().is_some_and(|text| text.starts_with("There is no resource 'a_x://'.")));
         let wrong = "Invalid parameters: names must be a list of 1 to 20 strings";
         for (arguments, expected) in [
@@ -919,15 +945,26 @@ fn short_queries_find_the_tools_of_the_official_servers() {
         lost += usize::from(names.is_empty());
     }
     let none = queries("nothing.txt");
-    let silent = none.iter().filter(|(query, _)| found(&find(query)).is_empty()).count();
+    let (near, far): (Vec<_>, Vec<_>) = none.into_iter().partition(|(_, servers)| !servers.is_empty());
+    let mut silent = |queries: &[(String, Vec<String>)]| {
+        let answers = queries.iter().map(|(query, servers)| (find(query), servers));
+        let silent: Vec<_> = answers.filter(|(answer, _)| found(answer).is_empty()).collect();
+        for (hint, servers) in silent.iter().map(|(answer, servers)| (answer.json()["hint"].clone(), servers))
+        {
+            let names = |server: &String| hint.as_str().is_some_and(|hint| hint.contains(&server[4..]));
+            assert!(hint.is_null() || servers.is_empty() || servers.iter().any(names), "{hint} {servers:?}");
+        }
+        silent.len()
+    };
     let share = |part: usize, whole: usize| 100 * part / whole.max(1);
-    // Percents: first, among five, lost, silent.
+    // Percents: first, among five, lost, silent where no server has the like, silent at near misses.
     let figures = [
         share(first, good.len()),
         share(among, good.len()),
         share(lost, good.len()),
-        share(silent, none.len()),
+        share(silent(&far), far.len()),
+        share(silent(&near), near.len()),
     ];
-    let [first, among, lost, silent] = figures;
-    assert!(first >= 78 && among >= 93 && lost <= 2 && silent >= 34, "{figures:?}");
+    let [first, among, lost, far, near] = figures;
+    assert!(first >= 80 && among >= 91 && lost <= 5 && far >= 90 && near >= 30, "{figures:?}");
 }

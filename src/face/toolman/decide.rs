@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    ACTIVATE, CALL, CATALOG, Change, DESCRIBE, FIND, READ, Switches, Toolman, called, described_names, new_key,
-    tool_result,
+    ACTIVATE, CALL, CATALOG, Change, DESCRIBE, FIND, READ, Switches, Toolman, called, described_names,
+    new_key, tool_result,
 };
 use crate::catalog::Kind;
 use crate::config::{Common, Isolation, NamespacedServer, Start, ToolFilter, Transport};
@@ -103,8 +103,7 @@ impl Face for Toolman {
 
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.look());
-        let first =
-            if self.config.search { format!("{activate},{}", self.search_tools()) } else { activate };
+        let first = if self.config.search { format!("{activate},{}", self.search_tools()) } else { activate };
         let call = keeps_its_list(viewer).then(|| self.call_tool());
         let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
         [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]

@@ -226,7 +226,9 @@ impl Toolman {
                     let names = vec![("name", quote(&item.name))];
                     tools.push(Brief { names, also: Vec::new(), definition });
                 }
-                kind => resources[usize::from(kind == Kind::Template)].push(brief_resource(kind, &definition)),
+                kind => {
+                    resources[usize::from(kind == Kind::Template)].push(brief_resource(kind, &definition))
+                }
             }
             if !view.is_active(thing.kind, item) {
                 inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);

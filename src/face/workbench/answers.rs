@@ -251,7 +251,20 @@ impl Workbench {
     /// yet. If nothing matches, the answer says which toolboxes and servers there are, and which server comes
     /// near.
     pub(super) fn found_tools(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
-        let tools: Vec<_> = search.things.iter().map(|found| self.found_tool(view, viewer, found)).collect();
+        let mut tools = Vec::new();
+        for FoundThing { place: (toolbox, server), item, .. } in &search.things {
+            // Where everything is listed, a tool is called by the name in the list.
+            let entry = view.server(toolbox, server).filter(|_| self.is_flat());
+            let listed =
+                entry.and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&item.key)?)));
+            tools.push(match listed {
+                Some((entry, item)) => self.proxied_tool(viewer, true, entry, item),
+                None => {
+                    let names = vec![("name", item.raw_key().to_owned())];
+                    self.proxied_as(viewer, names, [toolbox, server], item.raw())
+                }
+            });
+        }
         let mut toolboxes: Vec<&str> = Vec::new();
         for (toolbox, _) in &search.unknown {
             if !toolboxes.contains(&toolbox.as_str()) {
@@ -286,23 +299,6 @@ impl Workbench {
         let takes = self.takes(viewer);
         let value = Answer { head, tools, rest, describer }.fit_found(takes.bytes);
         value_result(&value, takes.structured_content)
-    }
-
-    fn found_tool<'v>(
-        &self,
-        view: &'v View,
-        viewer: &Viewer<'_>,
-        found: &'v FoundThing<'_>,
-    ) -> ToolEntry<'v> {
-        let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
-        let listed = view
-            .server(toolbox, server)
-            .filter(|_| self.is_flat())
-            .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
-        match listed {
-            Some((entry, item)) => self.proxied_tool(viewer, true, entry, item),
-            None => self.proxied_as(viewer, vec![name], [toolbox, server], found.item.raw()),
-        }
     }
 
     /// The error when a call needed a closed toolbox, and the toolbox, or the server that the call meant, did
@@ -425,7 +421,11 @@ fn not_among(wanted: &Address<'_>, tools: &[&str]) -> Blocks {
         (true, false) => {
             let more = tools.len().saturating_sub(10);
             let shown = listed(&tools[..tools.len().min(10)]);
-            if more == 0 { format!("Its tools: {shown}") } else { format!("Its tools: {shown} and {more} more") }
+            if more == 0 {
+                format!("Its tools: {shown}")
+            } else {
+                format!("Its tools: {shown} and {more} more")
+            }
         }
         (true, true) => "It has no tools that can be called".to_owned(),
     };
