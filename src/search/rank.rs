@@ -39,7 +39,7 @@ const TIE: f32 = 0.005;
 /// The weight of a tool's text that means what the query means.
 const MEANING: f32 = 1.4;
 /// The share of a short query that the best tool must cover.
-const FLOOR: f32 = 0.6;
+const FLOOR: f32 = 0.62;
 /// A query of n words needs no more than this share divided by n, because longer queries mention much that no
 /// tool covers.
 const FLOOR_OF_WORDS: f32 = 1.3;

@@ -171,7 +171,7 @@ fn a_near_miss_names_the_server() {
     let mut index = index(&office());
     for (query, near) in [
         ("encrypt a file", Some("files")),
-        ("copy a file", Some("files")),
+        ("transcode a file", Some("files")),
         ("saxophone recital in Antarctica", None),
         ("read a file", None),
     ] {
