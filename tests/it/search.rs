@@ -139,7 +139,7 @@ code/github/merge_pull_request  merge pull request  Merge a pull request.
         json!({"toolbox": "code", "server": "github", "tool": "list_issues", "registered": "code__github__list_issues",
                "description": "List the issues of a repository.", "score": score, "matched": ["github", "issues"]})
     );
-    let nothing = "nothing fits `saxophone recital`; there are the servers code/github, code/serena, home/files, home/weather\n";
+    let nothing = "nothing fits `saxophone recital`; the servers are code/github, code/serena, home/files, home/weather\n";
     place.check(&["search", "saxophone", "recital"], 0, "", nothing);
     place.check(&["search", "saxophone", "recital", "-q"], 0, "", "");
     place.check(&["search", "saxophone", "recital", "--json"], 0, "[]\n", "");
@@ -410,7 +410,7 @@ fn a_near_miss_names_the_server() {
     let answer = Gateway::toolman(toolman()).call("toolman_find", json!({"query": "encrypt a file"})).json();
     assert_eq!(
         answer["result"]["message"],
-        "Nothing fits. Server 'files' comes nearest, but it has no such tool; the servers there are stand in `servers`."
+        "Nothing fits. Server 'files' comes nearest, but it has no such tool; `servers` lists the servers there are."
     );
 }
 

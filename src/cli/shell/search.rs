@@ -89,9 +89,7 @@ impl Run {
         let servers: Vec<_> = catalog.servers.iter().map(|known| known.upstream.to_string()).collect();
         match (&servers[..], near) {
             ([], _) => format!("nothing fits `{query}`; there are no servers"),
-            (servers, None) => {
-                format!("nothing fits `{query}`; there are the servers {}", servers.join(", "))
-            }
+            (servers, None) => format!("nothing fits `{query}`; the servers are {}", servers.join(", ")),
             (servers, Some(near)) => {
                 let near = &servers[near];
                 format!("nothing fits `{query}`; the server {near} comes nearest, but it has no such tool")

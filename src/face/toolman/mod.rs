@@ -239,9 +239,9 @@ impl Toolman {
         let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
             (true, _) => match near {
                 Some(near) => format!(
-                    "Nothing fits. Server '{near}' comes nearest, but it has no such tool; the servers there are stand in `servers`."
+                    "Nothing fits. Server '{near}' comes nearest, but it has no such tool; `servers` lists the servers there are."
                 ),
-                None => "Nothing fits; the servers there are stand in `servers`.".to_owned(),
+                None => "Nothing fits; `servers` lists the servers there are.".to_owned(),
             },
             (false, true) => "All of it is active.".to_owned(),
             (false, false) => format!(
@@ -652,7 +652,7 @@ impl Switches {
         }
         let [tools_on, tools_off, resources_on, resources_off] = KEYS.map(|key| {
             let list =
-                arguments.unique(key).map_err(|_| format!("Invalid parameters: {key} stands twice"))?;
+                arguments.unique(key).map_err(|_| format!("Invalid parameters: {key} appears twice"))?;
             let Some(list) = list else {
                 return Err(format!("Invalid parameters: {key} is missing; {expected}"));
             };
@@ -690,7 +690,7 @@ fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>
     }
     let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
         Some(Ok(found)) => found,
-        Some(Err(_)) => return Err(format!("Invalid parameters: a key stands twice; {expected}")),
+        Some(Err(_)) => return Err(format!("Invalid parameters: a key appears twice; {expected}")),
         None => [None, None],
     };
     match name.and_then(Node::as_str) {
