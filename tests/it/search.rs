@@ -410,7 +410,7 @@ fn a_near_miss_names_the_server() {
     let answer = Gateway::toolman(toolman()).call("toolman_find", json!({"query": "encrypt a file"})).json();
     assert_eq!(
         answer["result"]["message"],
-        "Nothing fits. Server 'files' comes nearest, but it has no such tool; the servers there are stand in `servers`."
+        "Nothing fits. Server 'files' comes nearest, but it has no such tool; `servers` lists the servers there are."
     );
 }
 
