@@ -17,6 +17,7 @@ mod help;
 mod import;
 mod load;
 mod lock;
+mod log;
 mod logging;
 mod login;
 #[cfg(unix)]
@@ -31,6 +32,7 @@ mod serve;
 mod serve_http;
 mod shape;
 mod shell;
+mod stats;
 #[cfg(unix)]
 mod status;
 mod version;
@@ -134,6 +136,12 @@ enum Verb {
     #[cfg(unix)]
     #[command(display_order = 73)]
     Stop,
+    /// Show what happened, as the journal tells it
+    #[command(display_order = 74)]
+    Log(log::Log),
+    /// Count calls, errors and times by server and by tool, as the journal tells them
+    #[command(display_order = 75)]
+    Stats(log::Since),
     /// Be the daemon, which sessions start by themselves
     #[cfg(unix)]
     #[command(hide = true)]
@@ -201,6 +209,9 @@ struct Http {
     /// What calls in flight may take to finish when the server is told to end
     #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
     drain: f64,
+    /// Serve metrics at /metrics, for Prometheus
+    #[arg(long, requires = "http")]
+    metrics: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -308,6 +319,8 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(Verb::Stop) => status::stop(&world, manner),
         #[cfg(unix)]
         Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
+        Some(Verb::Log(wanted)) => log::run(wanted, &world, (manner, screen)),
+        Some(Verb::Stats(since)) => stats::run(since, &world, (manner, screen)),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");

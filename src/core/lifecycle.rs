@@ -354,7 +354,8 @@ async fn discover(
     deadline: Option<Deadline>,
 ) -> Result<String, CallError> {
     connection.log_request("server/discover");
-    connection.peer.call("server/discover", params, Caller::default(), deadline).await
+    let asked = connection.peer.call("server/discover", params, Caller::default(), deadline);
+    observed::timed(connection, "server/discover", asked).await
 }
 
 fn discover_params(connection: &Connection) -> String {
