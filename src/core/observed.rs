@@ -15,8 +15,8 @@ use super::start_error::StartError;
 use super::upstream::{End, Upstream};
 use crate::config::Transport;
 use crate::events::{
-    Asker, Carriage, Errand, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure, ServerStart, Who,
-    known_method,
+    Asker, Carriage, Errand, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure,
+    ServerStart, Who, known_method,
 };
 use crate::json::{Change, Node, Raw, quote};
 use crate::text::digest::hex;
