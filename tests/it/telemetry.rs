@@ -52,6 +52,7 @@ fn prometheus_reads_what_was_answered() {
     client.call("dev__a__error", json!({"json": r#"{"code":-32602,"message":"no"}"#}));
     client.call("dev__a__ghost", "{}");
     client.request("tools/dream", "{}");
+    client.request("prompts/get", json!({"name": "dev__a__prompt-1"}));
     let common = r#"network_transport="tcp",mcp_protocol_version="2025-06-18""#;
     let upstream = r#"network_transport="pipe",mcp_protocol_version="2025-11-25",mcp_workbench_toolbox="dev",mcp_workbench_server="a""#;
     let server = "mcp_server_operation_duration_seconds_count";
@@ -86,9 +87,39 @@ fn prometheus_reads_what_was_answered() {
     let plain = scrape(&host, "Accept: text/plain\r\n");
     assert_eq!(plain.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     assert!(plain.body.contains("process_resident_memory_bytes ") || !cfg!(target_os = "linux"));
+    for page in ["docs/grafana/mcp-workbench.json", "docs/observability.md"] {
+        let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(page))
+            .expect("it is there");
+        let unknown: Vec<_> = names_in(&text).into_iter().filter(|name| !is_on(&plain.body, name)).collect();
+        assert_eq!(unknown, [""; 0], "{page} names what nobody measures");
+    }
     let open = scrape(&host, "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
     assert_eq!(open.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+}
+
+/// The names of metrics and labels in a text.
+fn names_in(text: &str) -> Vec<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    let ours = [
+        "mcp_server_",
+        "mcp_client_",
+        "mcp_workbench_",
+        "mcp_method",
+        "mcp_protocol",
+        "gen_ai_",
+        "process_",
+        "error_t",
+    ];
+    words.filter(|word| ours.iter().any(|start| word.starts_with(start))).collect()
+}
+
+/// Whether a page of metrics has a metric or a label of this name.
+fn is_on(page: &str, name: &str) -> bool {
+    let histogram = page.contains(&format!("\n# TYPE {name} histogram\n"));
+    let starts = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+    let is_label = page.contains(&format!("{{{name}=\"")) || page.contains(&format!(",{name}=\""));
+    histogram || is_label || page.lines().any(starts)
 }
 
 #[test]
