@@ -16,7 +16,7 @@ use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
-use crate::gateway::{Configured, Gateway, finish_events, note_reload, stdio};
+use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
@@ -90,6 +90,9 @@ impl Service<'_> {
         let shutdown = signal()?;
         let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
+        if http.metrics {
+            count_events(&gateway);
+        }
         gateway.begin_http();
         let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
         let mut out = io::stdout();

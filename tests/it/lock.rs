@@ -403,6 +403,8 @@ fn no_verb_shows_what_is_withheld() {
         "rename",
         "status",
         "stop",
+        "log",
+        "stats",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;

@@ -44,6 +44,8 @@ mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
 #[cfg(target_os = "linux")]
+mod journal;
+#[cfg(target_os = "linux")]
 mod life;
 mod lifecycle;
 #[cfg(unix)]
@@ -94,6 +96,7 @@ mod special;
 mod streams;
 #[cfg(unix)]
 mod tasks;
+mod telemetry;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod toolman_activate;
