@@ -10,6 +10,7 @@ mod config;
 mod core;
 mod daemon;
 mod edit;
+mod events;
 mod face;
 #[cfg(fuzzing)]
 pub mod fuzzing;

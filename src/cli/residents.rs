@@ -28,7 +28,6 @@ use super::reload::FileWatch;
 use super::{World, logging};
 use crate::config::locate::Face;
 use crate::core::engine::Engine;
-use crate::core::logins::Attendance;
 use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
@@ -39,7 +38,7 @@ use crate::daemon::{
 };
 use crate::edit::file::contents;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
-use crate::gateway::{Configured, Gateway, of_resident, reload_all};
+use crate::gateway::{Configured, Gateway, note_reload, of_resident, reload_all};
 
 /// How long a daemon waits for its first session.
 const FIRST_SESSION: Duration = Duration::from_secs(10);
@@ -191,7 +190,10 @@ impl Host {
             let _ = timeout(LONGEST_END, gone).await;
             let mut stops = JoinSet::new();
             for pool in self.pools() {
-                stops.spawn(async move { pool.engine.stop().await });
+                stops.spawn(async move {
+                    pool.engine.stop().await;
+                    pool.engine.events.close();
+                });
             }
             while stops.join_next().await.is_some() {}
         };
@@ -306,7 +308,7 @@ impl Host {
         let files = loader.file.parent().map(PathBuf::from).unwrap_or_default();
         let mut pools = self.pools.lock();
         let pool = pools.entry(key).or_insert_with(|| {
-            let mut around = world.engine_surroundings(Attendance::Somebody);
+            let mut around = world.serving_surroundings(loader.face);
             (around.daemon, around.directory) = (true, files.clone());
             Arc::new(Pool {
                 face: loader.face,
@@ -394,17 +396,24 @@ impl Pool {
             reload: Arc::new(move |bytes| {
                 pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))
             }),
-            put: reload_all,
+            put: |(renewals, warnings): (Renewals, usize)| {
+                let first = renewals.first().map(|(gateway, _)| gateway.clone());
+                reload_all(renewals);
+                if let Some(gateway) = first {
+                    note_reload(&gateway, true, warnings);
+                }
+            },
         };
         let following = watch.follow(async move || reload.notified().await);
         *watching = Some(tokio::spawn(following).abort_handle());
     }
 
     /// Reads the file with this content for every session.
-    fn read(&self, bytes: Vec<u8>) -> (Option<Renewals>, Read) {
+    fn read(&self, bytes: Vec<u8>) -> (Option<(Renewals, usize)>, Read) {
         let members = self.members.lock().clone();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
+        let (mut warnings, mut refused) = (0, None);
         for member in members {
             let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
             whole.lock = read.lock;
@@ -414,11 +423,13 @@ impl Pool {
                 }
             }
             match meaning {
-                Ok((configured, _)) => {
+                Ok((configured, problems)) => {
+                    warnings = problems.len();
                     member.gateway.recall(&*configured.face);
                     new.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
+                    refused = Some((member.gateway.clone(), problems.len()));
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
                         "the configuration in force stays as it was, since the new one is not valid: {first}"
@@ -426,7 +437,10 @@ impl Pool {
                 }
             }
         }
-        ((!new.is_empty()).then_some(new), whole)
+        if let (Some((gateway, problems)), true) = (refused, new.is_empty()) {
+            note_reload(&gateway, false, problems);
+        }
+        ((!new.is_empty()).then_some((new, warnings)), whole)
     }
 }
 

@@ -14,10 +14,9 @@ use super::reload::{FileWatch, Hangup, accepted};
 use super::{Http, World, serve_http};
 use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
-use crate::core::logins::Attendance;
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
-use crate::gateway::{Configured, Gateway, stdio};
+use crate::gateway::{Configured, Gateway, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
@@ -90,7 +89,7 @@ impl Service<'_> {
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
         let shutdown = signal()?;
         let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
-        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         gateway.begin_http();
         let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
         let mut out = io::stdout();
@@ -100,6 +99,7 @@ impl Service<'_> {
             () = watching => {}
         }
         gateway.end().await;
+        finish_events(&gateway);
         Ok(0)
     }
 
@@ -115,12 +115,13 @@ impl Service<'_> {
             false => Some(client),
         };
         let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
-        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         let watching = self.follow(&gateway, None)?;
         tokio::select! {
-            () = stdio::run(gateway, resumed, stdin, stdout, shutdown) => {}
+            () = stdio::run(gateway.clone(), resumed, stdin, stdout, shutdown) => {}
             () = watching => {}
         }
+        finish_events(&gateway);
         Ok(0)
     }
 
@@ -151,12 +152,13 @@ impl Service<'_> {
                 let (meaning, read) = loader.read(bytes, in_force.lock().clone());
                 (accepted(meaning, &reading, manner), read)
             }),
-            put: move |configured: Configured| {
+            put: move |(configured, warnings): (Configured, usize)| {
                 lock.lock().clone_from(&configured.face.common().approved);
                 if let Some(rules) = &rules {
                     rules.replace(&configured.face.common().serving);
                 }
                 putting.reload(configured);
+                note_reload(&putting, true, warnings);
                 if let Some(rules) = &rules {
                     rules.enforce();
                 }

@@ -21,6 +21,7 @@ pub mod logins;
 pub mod modern;
 mod names;
 pub mod notices;
+pub mod observed;
 pub mod opening;
 mod probes;
 pub mod process;

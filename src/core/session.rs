@@ -258,13 +258,18 @@ impl ClientSession {
         self.waiting.lock().get(key).is_some()
     }
 
-    /// Answers a request with what `write` writes, unless the client no longer wants an answer.
-    pub(super) fn answer(&self, key: Ticket, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
+    /// Answers a request with what `write` writes; `false` if the client no longer wants an answer.
+    pub(super) fn answer(
+        &self,
+        key: Ticket,
+        kind: OutgoingKind<'_>,
+        write: impl FnOnce(&mut Vec<u8>, &Id),
+    ) -> bool {
         let (found, last) = {
             let mut waiting = self.waiting.lock();
             (waiting.remove(key), waiting.is_empty())
         };
-        let Some(Waiting { id, batch, route, .. }) = found else { return };
+        let Some(Waiting { id, batch, route, .. }) = found else { return false };
         let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
         if catch_unwind(written).is_err() {
             tracing::error!("writing an answer made us panic; please report it");
@@ -275,6 +280,7 @@ impl ClientSession {
         if last {
             self.news.notify_waiters();
         }
+        true
     }
 
     /// The way for messages about a request: its own way while it waits, otherwise the session's.
@@ -383,8 +389,8 @@ impl ClientSession {
     /// Shows the client one of its lists as it is now; `answer` sends the list.
     pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
         // The ledger is noted before the list is written: the client must be told of changes in between.
-        let begun = self.ledger.lock().has_begun();
-        let told = begun.then(|| {
+        let has_begun = self.ledger.lock().has_begun();
+        let told = has_begun.then(|| {
             let now = self.lists();
             self.ledger.lock().show(kind, &now)
         });
