@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
-use super::reload::FileWatch;
+use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::Face;
 use crate::core::engine::Engine;
@@ -36,6 +37,8 @@ use crate::core::session::ClientSession;
 use crate::core::sharing::Resident;
 use crate::daemon::{ACCEPTED, Confinement, DaemonPlace, Handover, Wish, greet, read_request, refuse};
 use crate::edit::file::contents;
+use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
+use crate::gateway::http::Rules;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
 use crate::gateway::{Configured, Gateway, of_resident, reload_all};
 
@@ -78,6 +81,8 @@ pub(super) struct Host {
     ending: watch::Sender<bool>,
     /// When the daemon ends if no session comes before that.
     idle_end: Mutex<Option<Instant>>,
+    /// The consoles that somebody has looked at, by face and by where their key is.
+    consoles: Mutex<HashMap<(&'static str, PathBuf), Arc<Console>>>,
 }
 
 /// What sessions have in common that may share servers: the face, the file, and the home directories.
@@ -90,6 +95,8 @@ pub(super) struct Pool {
     pub(super) members: Mutex<Vec<Arc<Tenant>>>,
     /// Notified when the file is to be read again.
     reload: Arc<Notify>,
+    /// What is wrong with the file as it was read last.
+    refused: Mutex<Vec<FileProblem>>,
     watching: Mutex<Option<AbortHandle>>,
 }
 
@@ -127,6 +134,7 @@ impl Host {
             stop: Notify::new(),
             ending: watch::Sender::new(false),
             idle_end: Mutex::new(Some(Instant::now() + FIRST_SESSION)),
+            consoles: Mutex::default(),
         })
     }
 
@@ -230,10 +238,41 @@ impl Host {
                 // The connection closes with the process.
                 std::future::pending().await
             }
+            Wish::Console(face, state) => match self.console(face, state) {
+                Ok(console) => {
+                    stream.write_all(ACCEPTED).await?;
+                    console.serve(stream).await;
+                    Ok(())
+                }
+                Err(error) => refuse(&mut stream, &format!("the console has no key: {error}")).await,
+            },
             // A relay whose session is not taken finds the next daemon.
             Wish::Session(_) if *self.ending.borrow() => Ok(()),
             Wish::Session(handover) => self.take(stream, *handover, pid).await,
         }
+    }
+
+    /// The console of a face's sessions.
+    fn console(self: &Arc<Self>, face: Face, state: PathBuf) -> io::Result<Arc<Console>> {
+        let mut consoles = self.consoles.lock();
+        if let Some(console) = consoles.get(&(face.program(), state.clone())) {
+            return Ok(console.clone());
+        }
+        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+        let door = Door::new(loopback, &[], Rules::without_tokens(), KeyFile::of(&state)?);
+        let host = Arc::downgrade(self);
+        let console = Console::live(door, face, move || {
+            let pools = host.upgrade().map(|host| host.pools()).unwrap_or_default();
+            let own = pools.into_iter().filter(|pool| pool.face == face);
+            let house = |pool: Arc<Pool>| House {
+                gateway: pool.members.lock().first().map(|member| member.gateway.clone()),
+                refused: pool.refused.lock().clone(),
+                engine: pool.engine.clone(),
+            };
+            own.map(house).collect()
+        });
+        consoles.insert((face.program(), state), console.clone());
+        Ok(console)
     }
 
     fn confined_differently(&self, pid: Option<u32>) -> Option<&'static str> {
@@ -294,6 +333,7 @@ impl Host {
                 engine: Engine::new(configured.face.common().clone(), around),
                 members: Mutex::default(),
                 reload: Arc::default(),
+                refused: Mutex::default(),
                 watching: Mutex::default(),
             })
         });
@@ -386,6 +426,7 @@ impl Pool {
         let members = self.members.lock().clone();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
+        let mut refused = Vec::new();
         for member in members {
             let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
             whole.lock = read.lock;
@@ -400,6 +441,7 @@ impl Pool {
                     new.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
+                    refused = shown_problems(&problems);
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
                         "the configuration in force stays as it was, since the new one is not valid: {first}"
@@ -407,6 +449,7 @@ impl Pool {
                 }
             }
         }
+        *self.refused.lock() = refused;
         ((!new.is_empty()).then_some(new), whole)
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::place::DaemonPlace;
 use super::wire::{DaemonWord, Wish, read_word};
+use crate::config::locate::Face;
 use crate::core::process::{Launcher, daemon};
 
 /// How long the daemon may take to greet.
@@ -191,6 +192,12 @@ impl Link {
             Ok(DaemonWord::Refused(reason)) => Err(Unheard::Because(NoDaemon::new(reason))),
             Ok(DaemonWord::Gone) | Err(_) => Err(Unheard::Gone),
         }
+    }
+
+    /// Has the daemon serve its console on the connection, which is returned; `None` if it does not.
+    pub async fn console(mut self, face: Face, state: &Path) -> Option<UnixStream> {
+        self.ask(&Wish::Console(face, state.to_owned())).await.ok()?;
+        Some(self.stream)
     }
 
     /// What runs, as the daemon tells it.

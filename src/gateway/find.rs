@@ -122,8 +122,14 @@ impl Finder {
         self.index.marks(query, text)
     }
 
+    /// What is known of a server: its items, and which of them can be found.
+    pub(super) fn things_of(&self, key: &str) -> Option<(&Arc<Items>, &[(Kind, usize)])> {
+        let known = self.known.get(key)?;
+        Some((&known.items, known.things.as_deref()?))
+    }
+
     /// Takes over what has changed since the last search.
-    fn follow(&mut self, sources: &[Source]) {
+    pub(super) fn follow(&mut self, sources: &[Source]) {
         let wanted: HashSet<&str> = sources.iter().map(|source| source.key.as_str()).collect();
         let index = &mut self.index;
         self.known.retain(|key, _| {
@@ -284,7 +290,11 @@ fn sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Sour
 }
 
 /// Every server of the file.
-fn file_sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
+pub(super) fn file_sources(
+    engine: &Engine,
+    face: &dyn Face,
+    workspace: &Workspace,
+) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |server: Declared<'_>| {
         let running = engine.registry.known(workspace, server.group, server.key, &server.spec);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));

@@ -20,16 +20,19 @@ mod stream;
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::HeaderMap;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream};
@@ -38,8 +41,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use self::budget::Budget;
+pub(super) use self::body::read as read_body;
 pub use self::guard::{is_host, is_origin};
-pub(super) use self::headers::mirror;
+pub(super) use self::guard::{Guard, authenticate, bearer, single};
+pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
@@ -129,9 +134,26 @@ pub trait Backend: Send + Sync + 'static {
     fn abandon(&self);
 }
 
+/// Pages that are served beside MCP, at paths of their own. Nothing is checked before a request reaches them.
+pub trait Annex: Send + Sync {
+    /// Whether everything at this path is theirs.
+    fn owns(&self, path: &str) -> bool;
+    /// Answers a request.
+    fn respond<'a>(&'a self, request: Request<&'a mut Incoming>) -> AnnexAnswer<'a>;
+    /// Ends the answers that have no end of their own, because the server shuts down.
+    fn end(&self);
+}
+
+/// The body of an answer of an [`Annex`].
+pub type AnnexBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
+/// An answer of an [`Annex`], when it is there.
+pub type AnnexAnswer<'a> = Pin<Box<dyn Future<Output = Response<AnnexBody>> + Send + 'a>>;
+
 /// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
+    /// What else is served.
+    pub annex: Option<Arc<dyn Annex>>,
     /// Further host names by which we may be addressed.
     pub allow_host: Vec<String>,
     /// Further origins from which browsers may call us.
@@ -159,6 +181,7 @@ impl Settings {
     /// Settings with the usual limits.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self {
+            annex: None,
             allow_host: Vec::new(),
             allow_origin: Vec::new(),
             drain: Duration::from_secs(3),
@@ -195,6 +218,17 @@ impl Rules {
         Arc::new(Self { further, current, changed: Notify::new() })
     }
 
+    /// Rules by which everybody on this machine may come in.
+    pub fn without_tokens() -> Arc<Self> {
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 0,
+            state_key: None,
+            tokens: Vec::new(),
+        };
+        Self::new(&serving, None)
+    }
+
     /// Applies the rules of a new configuration. Sessions whose token is gone end.
     pub fn replace(&self, serving: &Serving) {
         *self.current.write() = Rule::new(serving, self.further.as_ref());
@@ -204,6 +238,11 @@ impl Rules {
     /// Ends the sessions whose toolbox is gone.
     pub fn enforce(&self) {
         self.changed.notify_one();
+    }
+
+    /// The tokens in force.
+    pub fn tokens(&self) -> Vec<Arc<Token>> {
+        self.get().tokens.clone()
     }
 
     fn get(&self) -> Arc<Rule> {
@@ -364,6 +403,9 @@ impl<B: Backend> HttpServer<B> {
     /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        if let Some(annex) = &self.settings.annex {
+            annex.end();
+        }
         self.backend.drain();
         if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
             self.backend.abandon();
