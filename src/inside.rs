@@ -12,6 +12,7 @@ pub use crate::tokens::{count, of_definition};
 use crate::config;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
+use crate::events::Hub;
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, Gateway, stdio};
 use crate::transport;
@@ -30,6 +31,7 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
         state: None,
         attendance: Attendance::Nobody,
         daemon: false,
+        events: Hub::off(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

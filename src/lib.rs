@@ -11,6 +11,7 @@ mod core;
 #[cfg(unix)]
 mod daemon;
 mod edit;
+mod events;
 mod face;
 #[cfg(fuzzing)]
 pub mod fuzzing;

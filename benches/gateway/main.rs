@@ -11,6 +11,7 @@ mod footprint;
 mod http;
 mod inside;
 mod limits;
+mod model;
 mod opening;
 mod roles;
 mod scene;
@@ -48,6 +49,7 @@ fn main() {
         ("calls", calls::measure as fn(Effort)),
         ("flatness", calls::flatness),
         ("opening", opening::measure),
+        ("model", model::measure),
         ("http", http::measure),
         ("footprint", footprint::measure),
     ] {

@@ -135,6 +135,23 @@ impl File {
         Self::write("json", &text)
     }
 
+    /// The same with a setting at its top level.
+    pub(crate) fn with(self, key: &str, value: serde_json::Value) -> Self {
+        let text = std::fs::read_to_string(&self.0).expect("it was written");
+        let mut config: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        config[key] = value;
+        std::fs::write(&self.0, config.to_string()).expect("a temporary file");
+        self
+    }
+
+    /// The same with everything approved that its servers offer.
+    pub(crate) fn approved(self) -> Self {
+        let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
+        let lock = command.args(["lock", "--yes", "--config"]).arg(&self.0).output().expect("it starts");
+        assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+        self
+    }
+
     /// One for toolman, with all tools active.
     pub(crate) fn toolman(Size(_, servers, tools): Size) -> Self {
         let program = std::env::current_exe().expect("it runs");
@@ -162,6 +179,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(self.0.with_extension("lock"));
     }
 }
 

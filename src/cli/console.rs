@@ -13,10 +13,11 @@ use super::load::{Loader, Overrides, env_file, runtime, signal};
 use super::serve::Service;
 use super::{World, serve_http};
 use crate::config::locate::{Face, NotFound};
+use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
 use crate::events::{JournalReader, journal};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, finish_events};
 use crate::gateway::console::{Console, Door, KeyFile};
 use crate::gateway::http::Rules;
 
@@ -100,6 +101,7 @@ async fn serve(
     }
     if let Some(gateway) = gateway {
         gateway.end().await;
+        finish_events(&gateway);
     }
     Ok(0)
 }
@@ -131,7 +133,8 @@ fn own(
     let service = Service::new(loader, &configured, read, manner, world);
     let rules = Rules::new(&configured.face.common().serving, None);
     let whole = configured.face.clone();
-    let gateway = Gateway::new(configured, world.engine_surroundings(Attendance::Nobody));
+    let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
+    let gateway = Gateway::new(configured, around);
     gateway.recall(&*whole);
     let door = Door::new(address, &[], rules.clone(), key);
     let journal = JournalReader::new(directory);

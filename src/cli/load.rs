@@ -110,13 +110,13 @@ impl Loader {
             Face::Workbench => {
                 let (mut config, mut warnings) = config::load(&self.file, bytes, inputs)?;
                 config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
-                config.common.entry.clone_from(&self.overrides.entry);
+                config.common.naming.entry.clone_from(&self.overrides.entry);
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
             }
             Face::Toolman => {
                 let (mut config, mut warnings) = config::load_toolman(&self.file, bytes, inputs)?;
-                config.common.entry.clone_from(&self.overrides.entry);
+                config.common.naming.entry.clone_from(&self.overrides.entry);
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {

@@ -27,7 +27,7 @@ use std::path::Path;
 /// The most candidates that are named for an item that may mean several things.
 const CANDIDATES: usize = 10;
 
-/// HowChanged the command line asks for.
+/// What the command line asks for.
 pub(super) struct LockOrder<'a> {
     pub(super) face: Face,
     /// The servers and tools that are meant; all if there are none.
@@ -130,7 +130,7 @@ fn configured(face: Face, config: &Config) -> BTreeMap<LockPlace, usize> {
     counted
 }
 
-/// HowChanged the servers that could be asked offer. The first server of a namespace has a name that several want.
+/// What the servers that could be asked offer. The first server of a namespace has a name that several want.
 fn offered(asked: &[Asked], configured: &BTreeMap<LockPlace, usize>) -> BTreeMap<LockPlace, Offered> {
     let mut offered: BTreeMap<LockPlace, (Offered, usize)> = BTreeMap::new();
     for (place, definitions) in asked.iter().filter_map(|one| Some((&one.place, one.outcome.as_ref().ok()?)))
@@ -212,10 +212,10 @@ fn may_be_of(face: Face, place: &LockPlace, item: &str) -> bool {
     names(face, place).iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// HowChanged an item of the command line means: a server, or something of it by name.
+/// What an item of the command line means: a server, or something of it by name.
 type Meant = (LockPlace, Option<String>);
 
-/// HowChanged was found out about the servers.
+/// What was found out about the servers.
 struct Survey<'a> {
     order: &'a LockOrder<'a>,
     offered: BTreeMap<LockPlace, Offered>,
@@ -272,7 +272,7 @@ impl Survey<'_> {
         Ok(renewal)
     }
 
-    /// HowChanged the items of the command line mean.
+    /// What the items of the command line mean.
     fn meant(&self, approved: &Servers) -> Result<Vec<Meant>, Failure> {
         let face = self.order.face;
         let mut all: BTreeSet<Meant> = BTreeSet::new();
@@ -321,13 +321,13 @@ impl Survey<'_> {
         Ok(meant)
     }
 
-    /// HowChanged differs, for a person.
+    /// What differs, for a person.
     fn text(&self, renewal: &Renewal, colour: bool) -> String {
         let text: String = renewal.changes.iter().map(|change| self.as_text(change, colour)).collect();
         self.secrets.redact(&text).into_owned()
     }
 
-    /// HowChanged a person should know before anything is approved.
+    /// What a person should know before anything is approved.
     fn warnings(&self, renewal: &Renewal) -> Vec<String> {
         let refused = renewal.refused.iter().map(|one| {
             let name = self.address(&one.place, &one.name);

@@ -24,9 +24,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-#[cfg(unix)]
-use super::login::rfc3339;
 use crate::core::LIFE;
+#[cfg(unix)]
+use crate::text::date::rfc3339;
 
 /// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
 const VARIABLE: &str = "RUST_LOG";

@@ -24,6 +24,7 @@ use crate::core::start_error::Cause;
 use crate::core::upstream::Upstream;
 use crate::gateway::Gateway;
 use crate::gateway::shell::Shell;
+use crate::text::date::rfc3339;
 use crate::text::percent::decode;
 use crate::transport::oauth::{KnownLogin, Login};
 
@@ -308,39 +309,9 @@ pub(super) fn as_text(login: &KnownLogin) -> String {
     format!("logged in{user}{until}")
 }
 
-/// Seconds of Unix time as a date.
-pub(super) fn rfc3339(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counting years from March makes a leap day the last day: H. Hinnant, "chrono-compatible date
-    // algorithms".
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (seconds, expected) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_800, "2000-03-01T00:00:00Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(rfc3339(seconds), expected);
-        }
-    }
 
     #[test]
     fn only_this_machine_is_come_back_to() {

@@ -54,6 +54,7 @@ use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
+use crate::events::{self, Hub};
 use crate::known_clients::KnownClient;
 
 /// Why there is no daemon on systems that we have none for.
@@ -446,7 +447,20 @@ impl World {
             state,
             attendance,
             daemon: false,
+            events: Hub::off(),
         }
+    }
+
+    /// The surroundings of an engine that serves clients, and tells what happens there.
+    fn serving_surroundings(&self, face: Face) -> engine::Surroundings {
+        let around = self.engine_surroundings(Attendance::Somebody);
+        let environment = |name: &str| self.variable(name);
+        let (telemetry, problems) = events::environment::read(&environment, face.program());
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
+        let journal = around.state.as_deref().map(events::journal::directory);
+        engine::Surroundings { events: Hub::new(face, journal, telemetry), ..around }
     }
 
     fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {

@@ -15,7 +15,7 @@ use super::failure::Manner;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
 use crate::gateway::console::FileProblem;
-use crate::gateway::{Configured, Gateway};
+use crate::gateway::{Configured, Gateway, note_reload};
 
 /// The time between two looks at the files. They are read whole: a look costs microseconds, works on every
 /// file system and for every way in which editors and tools replace files, and catches even changes that keep
@@ -107,16 +107,18 @@ where
     }
 }
 
-/// What a file means that is read again, after its problems were printed; `None` if it is not valid.
-pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> Option<Configured> {
+/// What a file means that is read again, and how many warnings it has, after its problems were printed; `None` if it is
+/// not valid.
+pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> Option<(Configured, usize)> {
     match meaning {
         Ok((configured, warnings)) => {
             tell(&warnings, manner);
             gateway.recall(&*configured.face);
-            Some(configured)
+            Some((configured, warnings.len()))
         }
         Err(problems) => {
             tell(&problems, manner);
+            note_reload(gateway, false, problems.len());
             let count = check::errors(&problems);
             let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
             None

@@ -30,7 +30,6 @@ use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::Face;
 use crate::core::engine::Engine;
-use crate::core::logins::Attendance;
 use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
@@ -40,7 +39,7 @@ use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
-use crate::gateway::{Configured, Gateway, of_resident, reload_all};
+use crate::gateway::{Configured, Gateway, note_reload, of_resident, reload_all};
 
 /// How long a daemon waits for its first session.
 const FIRST_SESSION: Duration = Duration::from_secs(10);
@@ -180,7 +179,10 @@ impl Host {
             let _ = timeout(LONGEST_END, gone).await;
             let mut stops = JoinSet::new();
             for pool in self.pools() {
-                stops.spawn(async move { pool.engine.stop().await });
+                stops.spawn(async move {
+                    pool.engine.stop().await;
+                    pool.engine.events.close();
+                });
             }
             while stops.join_next().await.is_some() {}
         };
@@ -326,7 +328,7 @@ impl Host {
         let files = loader.file.parent().map(PathBuf::from).unwrap_or_default();
         let mut pools = self.pools.lock();
         let pool = pools.entry(key).or_insert_with(|| {
-            let mut around = world.engine_surroundings(Attendance::Somebody);
+            let mut around = world.serving_surroundings(loader.face);
             (around.daemon, around.directory) = (true, files.clone());
             Arc::new(Pool {
                 face: loader.face,
@@ -415,18 +417,24 @@ impl Pool {
             reload: Arc::new(move |bytes| {
                 pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))
             }),
-            put: reload_all,
+            put: |(renewals, warnings): (Renewals, usize)| {
+                let first = renewals.first().map(|(gateway, _)| gateway.clone());
+                reload_all(renewals);
+                if let Some(gateway) = first {
+                    note_reload(&gateway, true, warnings);
+                }
+            },
         };
         let following = watch.follow(async move || reload.notified().await);
         *watching = Some(tokio::spawn(following).abort_handle());
     }
 
     /// Reads the file with this content for every session.
-    fn read(&self, bytes: Vec<u8>) -> (Option<Renewals>, Read) {
+    fn read(&self, bytes: Vec<u8>) -> (Option<(Renewals, usize)>, Read) {
         let members = self.members.lock().clone();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
-        let mut refused = Vec::new();
+        let (mut warnings, mut refused, mut shown) = (0, None, Vec::new());
         for member in members {
             let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
             whole.lock = read.lock;
@@ -436,12 +444,14 @@ impl Pool {
                 }
             }
             match meaning {
-                Ok((configured, _)) => {
+                Ok((configured, problems)) => {
+                    warnings = problems.len();
                     member.gateway.recall(&*configured.face);
                     new.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
-                    refused = shown_problems(&problems);
+                    shown = shown_problems(&problems);
+                    refused = Some((member.gateway.clone(), problems.len()));
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
                         "the configuration in force stays as it was, since the new one is not valid: {first}"
@@ -449,8 +459,11 @@ impl Pool {
                 }
             }
         }
-        *self.refused.lock() = refused;
-        ((!new.is_empty()).then_some(new), whole)
+        *self.refused.lock() = shown;
+        if let (Some((gateway, problems)), true) = (refused, new.is_empty()) {
+            note_reload(&gateway, false, problems);
+        }
+        ((!new.is_empty()).then_some((new, warnings)), whole)
     }
 }
 

@@ -14,11 +14,10 @@ use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
-use crate::core::logins::Attendance;
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
-use crate::gateway::{Configured, Gateway, stdio};
+use crate::gateway::{Configured, Gateway, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
@@ -104,7 +103,7 @@ impl<'a> Service<'a> {
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
         let shutdown = signal()?;
         let mut ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
-        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         gateway.begin_http();
         if http.console {
             let door = ready.door(self.world.console_key()?)?;
@@ -120,6 +119,7 @@ impl<'a> Service<'a> {
             () = watching => {}
         }
         gateway.end().await;
+        finish_events(&gateway);
         Ok(0)
     }
 
@@ -135,12 +135,13 @@ impl<'a> Service<'a> {
             false => Some(client),
         };
         let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
-        let gateway = Gateway::new(configured, self.world.engine_surroundings(Attendance::Somebody));
+        let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         let watching = self.follow(&gateway, None)?;
         tokio::select! {
-            () = stdio::run(gateway, resumed, stdin, stdout, shutdown) => {}
+            () = stdio::run(gateway.clone(), resumed, stdin, stdout, shutdown) => {}
             () = watching => {}
         }
+        finish_events(&gateway);
         Ok(0)
     }
 
@@ -179,12 +180,13 @@ impl<'a> Service<'a> {
                 *refused.lock() = meaning.as_ref().err().map(|all| shown_problems(all)).unwrap_or_default();
                 (accepted(meaning, &reading, manner), read)
             }),
-            put: move |configured: Configured| {
+            put: move |(configured, warnings): (Configured, usize)| {
                 lock.lock().clone_from(&configured.face.common().approved);
                 if let Some(rules) = &rules {
                     rules.replace(&configured.face.common().serving);
                 }
                 putting.reload(configured);
+                note_reload(&putting, true, warnings);
                 if let Some(rules) = &rules {
                     rules.enforce();
                 }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::World;
 use super::failure::{Failure, Manner};
 use super::load::runtime;
-use super::login::rfc3339;
 use super::residents::{Host, Pool, Tenant};
 use super::screen::Screen;
 use crate::config::locate::Face;
 use crate::core::process::{ProcessTable, own_memory};
 use crate::core::upstream::Upstream;
+use crate::text::date::rfc3339;
 use std::sync::Arc;
 
 /// What this build's daemon runs, as `status --json` shows it, without the daemons of other builds.

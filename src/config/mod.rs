@@ -131,12 +131,8 @@ pub struct NamespacedServer {
 /// Top-level settings that both faces have.
 #[derive(Debug, Clone)]
 pub struct Common {
-    /// Whether characters that clients reject are replaced in registered names.
-    pub names: NameRule,
-    /// The longest registered tool name in characters, at least 10; `None` means whatever the client accepts.
-    pub max_name_length: Option<usize>,
-    /// The client's name for us, if it is not our own. Only the command line sets it, never a file.
-    pub entry: Option<String>,
+    /// Under which names things are registered.
+    pub naming: Naming,
     /// The largest message that is accepted from an upstream or a stdio client.
     pub max_message_bytes: usize,
     /// How long a question of an upstream waits for the client's answer.
@@ -153,6 +149,8 @@ pub struct Common {
     pub serving: Serving,
     /// Whether sessions are handed to the daemon, and when it ends what nobody uses.
     pub daemon: Daemon,
+    /// What is noted of what happens.
+    pub journal: Journal,
     /// Replaces every secret of the file in foreign text.
     pub secrets: Redactor,
 }
@@ -163,6 +161,50 @@ impl Common {
         let lock = self.approved.as_ref()?;
         Some(lock.guard(group, server, self.lock != LockRule::Warn))
     }
+}
+
+/// Under which names things are registered with clients.
+#[derive(Debug, Clone)]
+pub struct Naming {
+    /// Whether characters that clients reject are replaced.
+    pub rule: NameRule,
+    /// The longest registered tool name in characters, at least 10; `None` means whatever the client accepts.
+    pub max_length: Option<usize>,
+    /// The client's name for us, if it is not our own. Only the command line sets it, never a file.
+    pub entry: Option<String>,
+}
+
+/// What is noted of calls, starts and failures, on the user's disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Journal {
+    /// Whether anything is.
+    pub on: bool,
+    /// What is noted of the arguments and results of calls.
+    pub arguments: KeptArguments,
+    /// The most bytes of the journal.
+    pub limit: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { on: false, arguments: KeptArguments::Off, limit: 128_000_000 }
+    }
+}
+
+/// What is kept of the arguments and results of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptArguments {
+    /// Nothing.
+    Off,
+    /// The names of arguments.
+    Keys,
+    /// Arguments and results.
+    Full,
+}
+
+impl KeptArguments {
+    /// All of them, each at the place of its number.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Keys, Self::Full];
 }
 
 /// Settings of serving over HTTP.

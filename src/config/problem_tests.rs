@@ -87,7 +87,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "toolMdoe": "proxy", "zzz": 1}"#,
             &[
                 "1:19 toolMdoe: unknown key `toolMdoe` (did you mean `toolMode`?)",
-                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `daemon`, `linger` and `daemonLinger`)",
+                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (
@@ -100,7 +100,7 @@ fn of_a_file() {
             r#"{"servers": {}, "inputs": []}"#,
             &[
                 r#"1:2 servers: this looks like VS Code's `servers`; a workbench has `toolboxes` (put the servers into a toolbox, `"toolboxes": { "dev": { "mcpServers": { … } } }`, or let `mcp-workbench import` do it)"#,
-                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `daemon`, `linger` and `daemonLinger`)",
+                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (

@@ -229,7 +229,7 @@ mod tests {
         check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
-            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "idleTimeout": 0, "daemon": true, "linger": 0, "daemonLinger": 0.5, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip", "journal": true,
+            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "idleTimeout": 0, "daemon": true, "linger": 0, "daemonLinger": 0.5, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip", "journal": true, "journalArguments": "keys", "journalLimit": 1,
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
         check(Face::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);
@@ -240,6 +240,11 @@ mod tests {
             &[".onMissingVariable: enum"],
         );
         check(Face::Workbench, r#"{"toolboxes": {}, "journal": "yes"}"#, &[".journal: type"]);
+        check(
+            Face::Workbench,
+            r#"{"toolboxes": {}, "journalArguments": "all", "journalLimit": 0}"#,
+            &[".journalArguments: enum", ".journalLimit: minimum"],
+        );
         for (limit, expected) in [
             ("0", &[][..]),
             ("1000", &[]),
@@ -292,7 +297,7 @@ mod tests {
         );
         check(
             Face::Toolman,
-            "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\njournal = false\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\nidle_timeout = 0\ndaemon = true\nlinger = 1\ndaemon_linger = 2\n[[servers]]\n\
+            "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\njournal = false\njournal_arguments = \"full\"\njournal_limit = 3\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\nidle_timeout = 0\ndaemon = true\nlinger = 1\ndaemon_linger = 2\n[[servers]]\n\
              namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart_timeout = 2\nstart = \"open\"\nidle_timeout = 1\nisolation = \"directory\"\n",
             &[],
         );

@@ -2,13 +2,15 @@
 
 use super::read::{At, Table, suggestion};
 use super::{
-    ByteLimit, Common, Daemon, Inputs, LockRule, NameRule, Redactor, Secret, Serving, Token, server,
+    ByteLimit, Common, Daemon, Inputs, Journal, KeptArguments, LockRule, NameRule, Naming, Redactor, Secret,
+    Serving, Token, server,
 };
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
+const MEGABYTE: u64 = 1_000_000;
 
 /// The least number of bytes for `offloadOver`: what stands in the place of a result has to fit.
 pub const LEAST_OFFLOADED: usize = 4000;
@@ -24,13 +26,12 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
     let rule = |at: &At<'_>| at.one_of(&[("safe", NameRule::Safe), ("exact", NameRule::Exact)]);
     let whole = |key, least, default| root.get(key).and_then(|at| at.whole(least)).unwrap_or(default);
     let seconds = |key, default| root.get(key).and_then(At::seconds).unwrap_or(Duration::from_secs(default));
-    if let Some(journal) = root.get("journal") {
-        journal.boolean();
-    }
     Common {
-        names: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
-        max_name_length: root.get("maxNameLength").and_then(|at| at.whole(10)),
-        entry: None,
+        naming: Naming {
+            rule: root.get("names").and_then(rule).unwrap_or(NameRule::Safe),
+            max_length: root.get("maxNameLength").and_then(|at| at.whole(10)),
+            entry: None,
+        },
         max_message_bytes: whole("maxMessageBytes", 1, 16 * MIB),
         question_timeout: seconds("questionTimeout", 300),
         running: server::running(root),
@@ -44,8 +45,28 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
             tokens: root.get("auth").map(|auth| tokens(auth, scope, groups)).unwrap_or_default(),
         },
         daemon: daemon(root),
+        journal: journal(root),
         // The secrets are known only when the whole file has been read.
         secrets: Redactor::default(),
+    }
+}
+
+fn journal(root: &Table<'_>) -> Journal {
+    let kept = |at: &At<'_>| {
+        at.one_of(&[
+            ("off", KeptArguments::Off),
+            ("keys", KeptArguments::Keys),
+            ("full", KeptArguments::Full),
+        ])
+    };
+    let usual = Journal::default();
+    Journal {
+        on: root.get("journal").and_then(At::boolean).unwrap_or(usual.on),
+        arguments: root.get("journalArguments").and_then(kept).unwrap_or(usual.arguments),
+        limit: root
+            .get("journalLimit")
+            .and_then(|at| at.whole(1))
+            .map_or(usual.limit, |megabytes| (megabytes as u64).saturating_mul(MEGABYTE)),
     }
 }
 

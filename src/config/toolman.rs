@@ -40,6 +40,8 @@ pub(super) const KEYS: &[&str] = &[
     "idleTimeout",
     "lock",
     "journal",
+    "journalArguments",
+    "journalLimit",
     "daemon",
     "linger",
     "daemonLinger",

@@ -129,8 +129,8 @@ namespaces = ["zz", ""]
         (toolman.resource_separator.as_deref(), toolman.remember, toolman.search),
         (Some("+"), true, true)
     );
-    assert_eq!((toolman.startup_wait, toolman.common.max_name_length), (Duration::ZERO, Some(128)));
-    assert_eq!((toolman.common.names, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
+    assert_eq!((toolman.startup_wait, toolman.common.naming.max_length), (Duration::ZERO, Some(128)));
+    assert_eq!((toolman.common.naming.rule, toolman.common.max_message_bytes), (NameRule::Exact, 1000));
     assert_eq!(toolman.common.question_timeout, Duration::from_millis(1500));
     let serving = &toolman.common.serving;
     assert_eq!((serving.max_body_bytes, serving.session_idle_timeout), (10, Duration::from_secs(60)));

@@ -116,7 +116,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!((workbench.instructions_limit, workbench.search), (2048, false));
     let common = &workbench.common;
     assert_eq!(
-        (common.names, common.max_name_length, common.max_message_bytes),
+        (common.naming.rule, common.naming.max_length, common.max_message_bytes),
         (NameRule::Safe, None, 16 << 20)
     );
     assert_eq!(common.question_timeout, Duration::from_secs(300));
@@ -151,7 +151,7 @@ fn every_top_level_key_is_known() {
     );
     let common = workbench.common;
     assert_eq!(
-        (common.names, common.max_name_length, common.max_message_bytes),
+        (common.naming.rule, common.naming.max_length, common.max_message_bytes),
         (NameRule::Exact, Some(10), 1024)
     );
     assert_eq!(common.question_timeout, Duration::from_millis(1500));

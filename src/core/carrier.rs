@@ -70,6 +70,8 @@ pub(super) struct Process {
     tail: Arc<Tail>,
     /// What to log once the process is known to run.
     birth: Option<String>,
+    /// How the process ended, once that is known.
+    exit: Option<Exit>,
     over: bool,
 }
 
@@ -112,15 +114,24 @@ impl Carrier {
         }
     }
 
+    /// How the process ended, if there is one and that is known.
+    pub(super) fn exit(&self) -> Option<Exit> {
+        match self {
+            Self::Process(process) => process.exit,
+            Self::Http(_) => None,
+        }
+    }
+
     /// Stops the carrier and everything that belongs to it. If `polite`, the upstream may end by itself
-    /// first.
-    pub(super) async fn stop(self, polite: bool) {
+    /// first. Returns how its process ended, if it did so by itself.
+    pub(super) async fn stop(self, polite: bool) -> Option<Exit> {
         match self {
             Self::Process(mut process) => {
-                if polite {
-                    let _ = timeout(POLITE, process.control.exited()).await;
+                if polite && let Ok(exit) = timeout(POLITE, process.control.exited()).await {
+                    process.exit = Some(exit);
                 }
                 process.control.stop(GRACE).await;
+                process.exit
             }
             Self::Http(mut remote) => {
                 // The end of an HTTP client that is over has been awaited already.
@@ -128,6 +139,7 @@ impl Carrier {
                     let _ = timeout(FAREWELL, &mut remote.client).await;
                     remote.client.abort();
                 }
+                None
             }
         }
     }
@@ -144,7 +156,7 @@ impl Remote {
         let host = connection.redactor.redact(url.host().unwrap_or_default());
         tracing::info!("[{}] is reached at {host}", connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
-        let client = client.limited_by(engine.limit()).authorized_by(engine.authorizer(http));
+        let client = client.limited_by(engine.in_force.limit()).authorized_by(engine.authorizer(http));
         connection.profile.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = connection.out.clone();
@@ -236,6 +248,7 @@ impl Process {
             }),
             _writer: Task::spawn(async move { drop(out.run(stdin).await) }),
             tail,
+            exit: None,
             over: false,
         })
     }
@@ -256,7 +269,7 @@ impl Process {
                 exit
             }
         };
-        self.over = true;
+        (self.over, self.exit) = (true, exit);
         match exit {
             Some(exit @ Exit::NotStarted(_)) => exit.to_string().into(),
             Some(exit) => format!("the server {exit}").into(),
@@ -369,7 +382,7 @@ impl Drop for Task {
 /// Reads the upstream's messages until it closes its output. Before it reads on, it waits until the client
 /// has taken what it was sent.
 async fn read(engine: Arc<Engine>, connection: Arc<Connection>, mut stdout: impl AsyncRead + Unpin) {
-    let limit = engine.limit();
+    let limit = engine.in_force.limit();
     let mut lines = Lines::new(limit.load(Ordering::Relaxed));
     let mut scanner = Scanner::default();
     loop {

@@ -21,7 +21,8 @@ use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, manner};
 use super::logins::{Attendance, Logins};
-use super::modern::{Listener, Watched};
+use super::modern::Watched;
+use super::observed;
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
@@ -33,9 +34,10 @@ use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
+use crate::events::Hub;
 use crate::json::{Change, Node, Raw, quote};
 use crate::memory::credentials::Credentials;
-use crate::protocol::era::{ALL_CAPABILITIES, Era, ServerHello, TaskSupport, Version, log_level};
+use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
 use crate::transport::oauth::Authorizer;
@@ -51,9 +53,10 @@ pub struct Engine {
     logins: Logins,
     /// The long results that were kept for clients.
     kept: Arc<Kept>,
-    settings: RwLock<Arc<Common>>,
-    /// The largest message that readers accept.
-    limit: Arc<AtomicUsize>,
+    /// The top-level settings of the file.
+    pub in_force: InForce,
+    /// Where everything that happens is told.
+    pub events: Hub,
     /// The upstreams.
     pub registry: Registry,
     /// Who is looking, and who is told of changes.
@@ -64,6 +67,25 @@ pub struct Engine {
     tasks: Mutex<Option<JoinSet<()>>>,
     /// Whether this is the daemon.
     pub(super) daemon: bool,
+}
+
+/// The top-level settings of the file that is in force.
+pub struct InForce {
+    settings: RwLock<Arc<Common>>,
+    /// The largest message that readers accept.
+    limit: Arc<AtomicUsize>,
+}
+
+impl InForce {
+    fn new(settings: Common) -> Self {
+        let limit = Arc::new(AtomicUsize::new(settings.max_message_bytes));
+        Self { settings: RwLock::new(Arc::new(settings)), limit }
+    }
+
+    /// The largest message that readers accept; the number follows the file.
+    pub fn limit(&self) -> Arc<AtomicUsize> {
+        self.limit.clone()
+    }
 }
 
 /// Starts the programs of upstreams.
@@ -112,6 +134,8 @@ pub struct Surroundings {
     pub attendance: Attendance,
     /// Whether this is the daemon, in which sessions from several places share upstreams.
     pub daemon: bool,
+    /// Where everything that happens is told.
+    pub events: Hub,
 }
 
 #[cfg(test)]
@@ -126,6 +150,7 @@ impl Surroundings {
             state: None,
             attendance: Attendance::Nobody,
             daemon: false,
+            events: Hub::off(),
         }
     }
 }
@@ -136,14 +161,15 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 impl Engine {
     /// An engine without upstreams.
     pub fn new(settings: Common, around: Surroundings) -> Arc<Self> {
+        around.events.apply(&settings.journal, &settings.secrets);
         Arc::new(Self {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
             bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
             logins: Logins::new(around.state, around.attendance),
             kept: Arc::default(),
-            limit: Arc::new(AtomicUsize::new(settings.max_message_bytes)),
-            settings: RwLock::new(Arc::new(settings)),
+            events: around.events,
+            in_force: InForce::new(settings),
             registry: Registry::default(),
             audience: Audience::default(),
             deviations: Deviations::default(),
@@ -168,7 +194,7 @@ impl Engine {
 
     /// Top-level settings of the file.
     pub fn settings(&self) -> Arc<Common> {
-        self.settings.read().clone()
+        self.in_force.settings.read().clone()
     }
 
     /// Puts other top-level settings in force.
@@ -177,13 +203,9 @@ impl Engine {
         if state_key(&self.settings()) != state_key(&settings) {
             self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
         }
-        self.limit.store(settings.max_message_bytes, Ordering::Relaxed);
-        *self.settings.write() = Arc::new(settings);
-    }
-
-    /// The largest message that readers accept; the number follows the file.
-    pub fn limit(&self) -> Arc<AtomicUsize> {
-        self.limit.clone()
+        self.events.apply(&settings.journal, &settings.secrets);
+        self.in_force.limit.store(settings.max_message_bytes, Ordering::Relaxed);
+        *self.in_force.settings.write() = Arc::new(settings);
     }
 
     /// The upstream for a server of a group, as this workspace reaches it. Every call returns the same one.
@@ -251,19 +273,22 @@ impl Engine {
         method: &'static str,
         params: Node<'_>,
         changes: &[Change<'_>],
-        reply: Reply,
+        mut reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
+        let traced = observed::sets_out(&mut reply, upstream, method, params, changes);
+        let params = traced.as_ref().map_or(params, Raw::root);
         // Only the daemon is asked how much its servers are used.
         let counted = reply.session().workspace.resident().map(|resident| {
             resident.count_call();
             upstream.usage.begin();
             upstream.clone()
         });
-        let finish = move |answer: Answer<'_>, reply: Reply| {
+        let finish = move |answer: Answer<'_>, mut reply: Reply| {
             if let Some(upstream) = counted {
                 upstream.usage.end();
             }
+            observed::came_back(&mut reply, &answer);
             finish(answer, reply);
         };
         if let Some(connection) = upstream.connection() {
@@ -276,7 +301,7 @@ impl Engine {
                     // The server may offer something else than it did when the client asked.
                     match approval::refused(&upstream, method, params.root()) {
                         None => engine.send(&connection, method, params.root(), &[], reply, finish),
-                        Some(reason) => finish(Answer::Lost(&Lost::new(reason)), reply),
+                        Some(reason) => finish(Answer::Lost(&Lost::unavailable(reason)), reply),
                     }
                 }
                 Ok(_) => {}
@@ -287,7 +312,7 @@ impl Engine {
                             "the server '{upstream}' is not running and could not be started: {error}"
                         ),
                     };
-                    finish(Answer::Lost(&Lost::new(reason)), reply);
+                    finish(Answer::Lost(&Lost::unavailable(reason)), reply);
                 }
             }
         });
@@ -299,11 +324,12 @@ impl Engine {
         method: &'static str,
         params: Node<'_>,
         changes: &[Change<'_>],
-        reply: Reply,
+        mut reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
+        observed::takes(&mut reply, connection);
         if !connection.takes_calls() {
-            let lost = Lost::new("the server does not read its input; too much waits for it already");
+            let lost = Lost::unavailable("the server does not read its input; too much waits for it already");
             return finish(Answer::Lost(&lost), reply);
         }
         if reply.modern().is_some() || connection.version().is_modern() {
@@ -428,11 +454,6 @@ impl Engine {
         }
     }
 
-    /// Lets a modern client hear of changes.
-    pub fn listen(&self, workspace: &Workspace, listener: Listener) {
-        workspace.listen(listener);
-    }
-
     /// Ends every upstream and waits until nothing is left of any of them.
     pub async fn stop(&self) {
         let tasks = self.tasks.lock().take();
@@ -512,8 +533,7 @@ impl Engine {
             Some(connection) => Some(manner(&connection)),
             None => self.known.manner(transport),
         };
-        let era = if version.is_modern() { Era::Modern } else { Era::Legacy };
-        known.filter(|known| known.era == era).map_or(TaskSupport::None, |known| known.tasks)
+        known.filter(|known| known.era == version.era()).map_or(TaskSupport::None, |known| known.tasks)
     }
 
     /// Who has tokens for a server behind a URL; `None` where the file gives the credentials itself or

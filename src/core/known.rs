@@ -5,7 +5,7 @@
 //! Invariant: nothing on a request's path touches the disk.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::connection::Connection;
-use super::eras::{Asking, Eras};
+use super::probes::{Probe, Probes};
 use super::start_error::StartError;
 use super::upstream::{Spec, Upstream};
 use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
-use crate::memory::definitions::{Definitions, Manner, digest};
-use crate::protocol::era::Era;
+use crate::memory::definitions::{Definitions, Manner};
+use crate::protocol::era::{Era, TaskSupport};
 use crate::text::digest::Digest;
 
 /// The group and the name of a server.
@@ -32,10 +32,8 @@ pub type ToolNames = Arc<[Box<str>]>;
 pub struct Known {
     /// The definitions on disk; `None` if nothing is remembered there.
     definitions: Option<Definitions>,
-    eras: Eras,
-    /// Our working directory.
-    directory: PathBuf,
-    /// How servers spoke when they were last asked, for the servers of the file.
+    probes: Probes,
+    /// How servers spoke when they were last asked.
     manners: Mutex<Vec<(Transport, Manner)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Sent)>>,
@@ -51,8 +49,7 @@ impl Known {
     pub(super) fn new(cache: Option<&Path>, directory: &Path) -> Self {
         Self {
             definitions: cache.map(|cache| Definitions::new(cache, directory)),
-            eras: Eras::default(),
-            directory: directory.to_owned(),
+            probes: Probes::default(),
             manners: Mutex::default(),
             offers: Mutex::default(),
             introduced: Mutex::default(),
@@ -69,10 +66,6 @@ impl Known {
     /// before they run, so that no request waits for the disk.
     pub fn recall(&self, specs: &[Spec]) {
         let Some(definitions) = &self.definitions else { return };
-        // Servers that the file no longer has need not be known.
-        let is_there = |transport: &Transport| specs.iter().any(|spec| spec.transport == *transport);
-        self.manners.lock().retain(|(known, _)| is_there(known));
-        self.offers.lock().retain(|(known, _)| is_there(known));
         for spec in specs {
             let transport = &spec.transport;
             if find(&self.manners.lock(), transport).is_none()
@@ -120,7 +113,6 @@ impl Known {
     pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
         let manner = manner(connection);
         note(&self.manners, &connection.upstream.spec().transport, manner);
-        self.eras.set(&self.digest(&connection.upstream), manner.era);
         self.save(&connection.upstream, move |definitions, transport| {
             definitions.save_manner(transport, manner)
         })
@@ -190,38 +182,34 @@ impl Known {
 
     /// The era that an upstream spoke when it was last asked. If nobody knows, the caller is to ask, and
     /// other starts of the same command wait for the outcome while the second value lives.
-    pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Asking<'_>>) {
-        let digest = self.digest(upstream);
-        let remembered = || {
-            let on_disk = || self.definitions.as_ref()?.manner(&upstream.spec().transport);
-            self.eras.get(&digest).or_else(|| on_disk().map(|manner| manner.era))
-        };
+    pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Probe<'_>>) {
+        let spec = upstream.spec();
+        let remembered = || self.manner(&spec.transport).map(|manner| manner.era);
         if let Some(era) = remembered() {
             return (Some(era), None);
         }
         // A server that never says its era must not cost the other starts all of their time.
-        let asking = self.eras.ask(&digest, upstream.spec().timeouts.connect / 2).await;
+        let probe = self.probes.begin(&spec.transport, spec.timeouts.connect / 2).await;
         match remembered() {
             Some(era) => (Some(era), None),
-            None => (None, asking),
+            None => (None, probe),
         }
     }
 
     /// Takes an upstream to be of the legacy era until it says otherwise.
     pub(super) fn guess_legacy(&self, upstream: &Upstream) {
-        self.eras.set(&self.digest(upstream), Era::Legacy);
+        let guess = Manner { era: Era::Legacy, tasks: TaskSupport::None };
+        note(&self.manners, &upstream.spec().transport, guess);
     }
 
-    /// Makes the next start of an upstream ask for its era.
-    pub(super) fn forget_era(&self, upstream: &Upstream) {
-        self.eras.forget(&self.digest(upstream));
-        if let Some(definitions) = &self.definitions {
-            definitions.forget_manner(&upstream.spec().transport);
-        }
-    }
-
-    fn digest(&self, upstream: &Upstream) -> String {
-        digest(&upstream.spec().transport, &self.directory)
+    /// Makes the next start of an upstream ask for its era; the returned future forgets it on disk as well.
+    pub(super) fn forget_era(&self, upstream: &Arc<Upstream>) -> impl Future<Output = ()> + Send + use<> {
+        let transport = &upstream.spec().transport;
+        self.manners.lock().retain(|(known, _)| known != transport);
+        self.save(upstream, |definitions, transport| {
+            definitions.forget_manner(transport);
+            Ok(())
+        })
     }
 }
 
@@ -254,17 +242,71 @@ fn find<T: Clone>(notes: &[(Transport, T)], transport: &Transport) -> Option<T> 
     notes.iter().find(|(other, _)| other == transport).map(|(_, noted)| noted.clone())
 }
 
+/// The most servers of which something is noted. The notes of servers that the file no longer has, or that only
+/// ended sessions of the daemon had, give way to those of others.
+const MOST_NOTES: usize = 1000;
+
 /// Notes something about a server, in place of any earlier note.
 fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
     let mut notes = notes.lock();
-    match notes.iter_mut().find(|(other, _)| other == transport) {
-        Some((_, noted)) => *noted = now,
-        None => notes.push((transport.clone(), now)),
+    notes.retain(|(other, _)| other != transport);
+    if notes.len() == MOST_NOTES {
+        notes.remove(0);
     }
+    notes.push((transport.clone(), now));
 }
 
 /// How a running upstream speaks.
 pub(super) fn manner(connection: &Connection) -> Manner {
-    let era = if connection.version().is_modern() { Era::Modern } else { Era::Legacy };
-    Manner { era, tasks: connection.profile.tasks() }
+    Manner { era: connection.version().era(), tasks: connection.profile.tasks() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Items;
+    use crate::config::{Command, Secret, Start};
+
+    /// An entry with `${PROJECT}` in it, as one session of the daemon expands it.
+    fn of_session(project: &str) -> Spec {
+        let command = Command {
+            program: "serve".to_owned(),
+            args: Vec::new(),
+            env: vec![("PROJECT".to_owned(), Secret::new(project))],
+            cwd: None,
+            inherit_env: Vec::new(),
+        };
+        let spec = (*Upstream::unreal("box", "s").spec()).clone();
+        Spec { transport: Transport::Stdio(command), start: Start::Call, ..spec }
+    }
+
+    #[test]
+    fn what_one_session_of_the_daemon_recalls_stays_when_another_begins() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-known-{}", std::process::id()));
+        let known = Known::new(Some(&place), &place);
+        let (one, other) = (of_session("a"), of_session("b"));
+        let sent = Sent::new(Era::Legacy).with(Kind::Tool, Items::named(Kind::Tool, &["t"]), 0);
+        let manner = Manner { era: Era::Legacy, tasks: TaskSupport::None };
+        let definitions = known.definitions().expect("there is a cache");
+        definitions.save(&one.transport, &sent).expect("the directory is ours");
+        definitions.save_manner(&one.transport, manner).expect("the directory is ours");
+        known.recall(std::slice::from_ref(&one));
+        known.recall(&[other]);
+        // What was recalled is in memory.
+        std::fs::remove_dir_all(&place).expect("the directory is ours");
+        assert_eq!(known.offered(&one), Some(sent));
+        assert_eq!(known.manner(&one.transport), Some(manner));
+    }
+
+    #[test]
+    fn notes_are_bounded_and_the_oldest_go_first() {
+        let notes = Mutex::default();
+        let transport = |number: usize| of_session(&number.to_string()).transport;
+        (0..=MOST_NOTES).for_each(|number| note(&notes, &transport(number), number));
+        let notes = notes.lock();
+        assert_eq!(
+            (notes.len(), find(&notes, &transport(0)), find(&notes, &transport(1))),
+            (MOST_NOTES, None, Some(1))
+        );
+    }
 }

@@ -23,10 +23,12 @@ use super::connection::{Caller, Changes, Connection};
 use super::engine::Engine;
 use super::idle;
 use super::modern::Cache;
+use super::observed;
 use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
 use crate::catalog::{Item, Kind, Sent, read_page};
 use crate::config::Transport;
+use crate::events::Moment;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::{Era, ServerHello, Version, initialize_params, modern_meta};
 use crate::protocol::message::code;
@@ -75,7 +77,7 @@ async fn live(
     deadline: tokio::time::Instant,
     first: bool,
 ) -> Option<StartError> {
-    let begun_at = Instant::now();
+    let begun_at = Moment::now();
     let connection = Connection::new(upstream.clone(), engine.secrets_of(upstream));
     let late = || StartError::never_ready(&upstream.spec().timeouts);
     let begun = tokio::select! {
@@ -89,7 +91,9 @@ async fn live(
     let mut carrier = match begun {
         Ok(carrier) => carrier,
         Err(error) => {
-            upstream.ended(generation, End::Failed(error.redacted(&connection.redactor)));
+            let end = End::Failed(error.redacted(&connection.redactor));
+            observed::has_ended(engine, upstream, begun_at, &end, None);
+            upstream.ended(generation, end);
             return None;
         }
     };
@@ -112,13 +116,14 @@ async fn live(
             }
             // A process that ends without a word tells nothing about its era, so what is known of that stays.
             if !connection.profile.is_greeted() && !carrier.is_over() {
-                engine.known.forget_era(upstream);
+                engine.spawn(engine.known.forget_era(upstream));
             }
             End::Failed(error)
         }
         Some(Ok(sent)) => {
             let up_since = Instant::now();
-            log_ready(&connection, &sent, up_since - begun_at);
+            log_ready(&connection, &sent, up_since - begun_at.instant);
+            observed::is_ready(engine, upstream, begun_at, sent.definitions(Kind::Tool).count());
             upstream.came_up(generation, connection.clone(), sent.clone());
             engine.remember(&connection, sent);
             let ended = tokio::select! {
@@ -139,13 +144,31 @@ async fn live(
             }
         }
     };
-    let farewell = farewell(&end);
+    finish(engine, &connection, generation, begun_at, (carrier, end)).await;
+    None
+}
+
+/// Ends a life: reports it, stops everything that belongs to it, and tells how it went.
+async fn finish(
+    engine: &Arc<Engine>,
+    connection: &Arc<Connection>,
+    generation: u64,
+    begun_at: Moment,
+    (carrier, end): (Carrier, End),
+) {
+    let (upstream, farewell, told) = (&connection.upstream, farewell(&end), end.clone());
+    // A crash is told at once; whoever we end has ended only when its process has.
+    if farewell.is_none() {
+        observed::has_ended(engine, upstream, begun_at, &told, carrier.exit());
+    }
     upstream.ended(generation, end);
     connection.stop("it was closed");
     connection.noise.report(upstream);
-    carrier.stop(farewell.is_some()).await;
+    let exit = carrier.stop(farewell.is_some()).await;
+    if farewell.is_some() {
+        observed::has_ended(engine, upstream, begun_at, &told, exit);
+    }
     log_end(upstream, farewell);
-    None
 }
 
 /// Why an upstream is ended by us; `None` if it ended by itself.
@@ -190,7 +213,7 @@ async fn greet_in_time(
 /// The handshake of the upstream's era and the first reading of all lists.
 async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sent, StartError> {
     // A server may have been replaced since it was last asked, and may speak another era now.
-    let (era, asking) = engine.known.era(&connection.upstream).await;
+    let (era, probing) = engine.known.era(&connection.upstream).await;
     let hello = match era {
         Some(Era::Legacy) => match initialize(engine, connection).await {
             Ok(hello) => hello,
@@ -209,13 +232,13 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sen
     connection.profile.greeted(hello);
     // The era is remembered at once: whatever becomes of the lists, it need not be probed again.
     engine.remember_manner(connection);
-    drop(asking);
+    drop(probing);
     match modern {
         true => connection.listen(),
         false => connection.peer.notify("notifications/initialized", |_| ()),
     }
     engine.greeted(connection);
-    let mut sent = Sent::new(era_of(connection));
+    let mut sent = Sent::new(connection.version().era());
     let (tools, resources, templates, prompts) = tokio::join!(
         list(connection, Kind::Tool, |_| None),
         list(connection, Kind::Resource, |_| None),
@@ -234,10 +257,6 @@ async fn greet(engine: &Arc<Engine>, connection: &Arc<Connection>) -> Result<Sen
         }
     }
     Ok(sent)
-}
-
-fn era_of(connection: &Connection) -> Era {
-    if connection.version().is_modern() { Era::Modern } else { Era::Legacy }
 }
 
 /// Finds the era of an upstream where it is not known yet. The modern question is asked first; any answer but
@@ -354,7 +373,7 @@ async fn list(
         return Ok((items, nameless));
     }
     let mut params = "{}".to_owned();
-    let era = era_of(connection);
+    let era = connection.version().era();
     let mut hint: Option<Cache> = None;
     for _ in 0..MOST_PAGES {
         let read =

@@ -237,7 +237,7 @@ impl Listener {
     /// `None` if the client has cancelled the request in the meantime.
     ///
     /// Invariant: this relies on one thread. A change between the acknowledgement and
-    /// [`Engine::listen`](super::engine::Engine::listen) would not be reported.
+    /// [`Workspace::listen`](super::workspace::Workspace::listen) would not be reported.
     pub fn open(params: Node<'_>, reply: Reply) -> Option<Self> {
         let id = reply.id()?;
         let filter = params.get("notifications");

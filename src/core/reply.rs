@@ -8,8 +8,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::modern::{Cache, ModernCall};
+use super::observed::is_error;
 use super::route::{OutgoingKind, Route};
 use super::session::{ClientSession, Ticket};
+use crate::events::{ErrorType, Exchange};
 use crate::json::{Change, Node, Raw};
 use crate::protocol::era::Version;
 use crate::protocol::message::{
@@ -56,16 +58,35 @@ pub struct Reply {
     /// Whether the state that a retry brings has been opened. Any other state in its place is the upstream's
     /// own.
     pub opened: bool,
+    /// What becomes of the request, where somebody wants to know.
+    exchange: Option<Box<Exchange>>,
 }
 
 impl Reply {
     pub(super) fn new(session: Arc<ClientSession>, key: Ticket, modern: Option<Arc<ModernCall>>) -> Self {
-        Self { session, key: Some(key), modern, level: &[], opened: false }
+        Self { session, key: Some(key), modern, level: &[], opened: false, exchange: None }
     }
 
     /// Changes the upstream's result in this way when it is relayed.
     pub(super) fn level_by(&mut self, changes: &'static [Change<'static>]) {
         self.level = changes;
+    }
+
+    /// Notes from now on what becomes of the request.
+    pub(super) fn follow(&mut self, exchange: Box<Exchange>) {
+        self.exchange = Some(exchange);
+    }
+
+    /// Where it is noted what becomes of the request, if anybody wants to know.
+    #[inline]
+    pub fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.exchange.as_deref_mut()
+    }
+
+    /// Whether anybody wants to know what becomes of the request.
+    #[inline]
+    pub(super) fn is_followed(&self) -> bool {
+        self.exchange.is_some()
     }
 
     /// The client that sent the request.
@@ -117,6 +138,7 @@ impl Reply {
     /// Answers with a raw result of our own.
     pub fn result(mut self, result: &str) {
         match self.modern {
+            None if self.is_followed() => self.relay(Raw::own(result).root(), &[]),
             None => self.send_result(|out| out.extend_from_slice(result.as_bytes())),
             Some(_) => self.relay(Raw::own(result).root(), &[]),
         }
@@ -139,6 +161,9 @@ impl Reply {
     /// Answers with a finished result, usually an upstream's, after these changes to its members.
     pub fn relay(mut self, result: Node<'_>, changes: &[(&str, Option<&str>)]) {
         let (modern, level) = (self.modern.take(), self.level);
+        if let Some(exchange) = self.exchange() {
+            exchange.error = is_error(result).then_some(ErrorType::ToolError);
+        }
         self.send_result(|out| match (modern, level, changes) {
             (Some(modern), _, changes) => modern.complete(out, result, changes),
             (None, [], []) => result.write(out),
@@ -194,8 +219,15 @@ impl Reply {
     }
 
     fn send(&mut self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
-        if let Some(key) = self.key.take() {
-            self.session.answer(key, kind, write);
+        let Some(key) = self.key.take() else { return };
+        let is_wanted = self.session.answer(key, kind, write);
+        if let Some(exchange) = self.exchange.take() {
+            let error = match kind {
+                _ if !is_wanted => Some(ErrorType::Cancelled),
+                OutgoingKind::Error(code) => Some(ErrorType::Code(code)),
+                _ => exchange.error,
+            };
+            exchange.end(error);
         }
     }
 }

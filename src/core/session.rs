@@ -75,11 +75,11 @@ pub fn introduced(workspace: &Workspace) -> Vec<Introduced> {
     let legacy = |session: Arc<ClientSession>| {
         let (hello, since) = session.hello.get()?;
         let (name, client_version) = (hello.name.clone(), hello.client_version.clone());
-        let session = format!("{:p}", session).into();
+        let session = workspace.owner.session().clone();
         Some(Introduced { session, name, client_version, era: "legacy", since: *since })
     };
     let modern = workspace.last_modern.last().map(|client| Introduced {
-        session: "".into(),
+        session: workspace.owner.session().clone(),
         name: client.name.to_string(),
         client_version: client.client_version.to_string(),
         era: "modern",
@@ -293,13 +293,18 @@ impl ClientSession {
         self.waiting.lock().get(key).is_some()
     }
 
-    /// Answers a request with what `write` writes, unless the client no longer wants an answer.
-    pub(super) fn answer(&self, key: Ticket, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>, &Id)) {
+    /// Answers a request with what `write` writes; `false` if the client no longer wants an answer.
+    pub(super) fn answer(
+        &self,
+        key: Ticket,
+        kind: OutgoingKind<'_>,
+        write: impl FnOnce(&mut Vec<u8>, &Id),
+    ) -> bool {
         let (found, last) = {
             let mut waiting = self.waiting.lock();
             (waiting.remove(key), waiting.is_empty())
         };
-        let Some(Waiting { id, batch, route, .. }) = found else { return };
+        let Some(Waiting { id, batch, route, .. }) = found else { return false };
         let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
         if catch_unwind(written).is_err() {
             tracing::error!("writing an answer made us panic; please report it");
@@ -310,6 +315,7 @@ impl ClientSession {
         if last {
             self.news.notify_waiters();
         }
+        true
     }
 
     /// The way for messages about a request: its own way while it waits, otherwise the session's.
@@ -418,7 +424,8 @@ impl ClientSession {
     /// Shows the client one of its lists as it is now; `answer` sends the list.
     pub fn show(&self, kind: Kind, answer: impl FnOnce()) {
         // The ledger is noted before the list is written: the client must be told of changes in between.
-        let told = self.has_begun().then(|| {
+        let has_begun = self.ledger.lock().has_begun();
+        let told = has_begun.then(|| {
             let now = self.lists();
             self.ledger.lock().show(kind, &now)
         });
@@ -452,7 +459,7 @@ impl ClientSession {
 
     /// Tells the client of the lists that have changed.
     pub(super) fn tell(&self) {
-        if !self.has_begun() {
+        if !self.ledger.lock().has_begun() {
             return;
         }
         let now = self.lists();
@@ -475,10 +482,6 @@ impl ClientSession {
                 self.notify(None, method, |_| ());
             }
         }
-    }
-
-    fn has_begun(&self) -> bool {
-        self.ledger.lock().has_begun()
     }
 
     /// The client's lists as they are now.

@@ -84,6 +84,15 @@ impl StartError {
         Self::new(Cause::Starting, problem)
     }
 
+    /// What is wrong, without words of the server.
+    pub fn own_words(&self) -> &str {
+        let foreign = match self.cause {
+            Cause::Noise | Cause::Version => ": ",
+            _ => " with an error: ",
+        };
+        self.problem.split_once(foreign).map_or(&*self.problem, |(ours, _)| ours)
+    }
+
     /// The same error with another problem text.
     pub(super) fn reworded(self, problem: impl Into<Arc<str>>) -> Self {
         Self { problem: problem.into(), ..self }

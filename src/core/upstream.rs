@@ -181,6 +181,7 @@ pub enum Phase {
 }
 
 /// How a connection ended.
+#[derive(Clone)]
 pub enum End {
     /// We stopped it.
     Stopped,

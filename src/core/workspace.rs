@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::modern::{LastModern, Listener};
 use super::notices::{Ledger, Lists};
+use super::observed::Owner;
 use super::recent::Recent;
 use super::session::ClientSession;
 use super::sharing::Resident;
@@ -35,8 +36,8 @@ pub struct Workspace {
     /// Tells apart the clients that have upstreams of their own: workspaces of the same client share this
     /// number.
     pub client: u64,
-    /// Who has the workspace, by the name in the configuration.
-    pub principal: String,
+    /// Who has the workspace.
+    pub owner: Owner,
     /// Which of the gateway's faces clients see through the workspace, and how things are named there.
     face: RwLock<(usize, Arc<dyn Exposure + Send + Sync>)>,
     view: Mutex<View>,
@@ -97,7 +98,7 @@ impl Workspace {
         Arc::new(Self {
             id,
             client,
-            principal: principal.to_owned(),
+            owner: Owner::named(principal),
             face: RwLock::new((face, exposure)),
             view: Mutex::default(),
             tasks: Tasks::default(),
@@ -160,7 +161,7 @@ impl Workspace {
     }
 
     /// Tells a modern client of changes from now on, once there are lists to ask for.
-    pub(super) fn listen(&self, listener: Listener) {
+    pub fn listen(&self, listener: Listener) {
         self.listeners.lock().push((listener, Ledger::default()));
     }
 

@@ -48,10 +48,10 @@ use crate::transport::peer::Lost;
 /// sets; otherwise it is the room that the client's own prefix leaves. The client makes that prefix from the
 /// name that its configuration gives us: `entry`, unless the command line says otherwise.
 fn name_limits(common: &Common, entry: &str, client: &str) -> NameLimits {
-    let entry = common.entry.as_deref().unwrap_or(entry);
+    let entry = common.naming.entry.as_deref().unwrap_or(entry);
     let room = || Behaviour::of(client).tool_names.room(entry);
-    let length = common.max_name_length.unwrap_or_else(room);
-    NameLimits { rule: common.names, length, reserved: None }
+    let length = common.naming.max_length.unwrap_or_else(room);
+    NameLimits { rule: common.naming.rule, length, reserved: None }
 }
 
 /// A product surface over the engine.
@@ -114,6 +114,9 @@ pub trait Face: Exposure + Send + Sync {
     /// The definitions of the face's own tools, separated by commas: first those listed before the servers'
     /// tools, then those listed after them.
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2];
+
+    /// Whether the face has a tool of its own by this name.
+    fn has_own_tool(&self, name: &str) -> bool;
 
     /// What a tool call means. `remembered` holds what servers are known to offer; a face that needs it and
     /// was given `None` returns [`Step::Recall`].

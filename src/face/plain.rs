@@ -68,6 +68,10 @@ impl Face for Plain {
         [read.unwrap_or_default(), String::new()]
     }
 
+    fn has_own_tool(&self, name: &str) -> bool {
+        name == READ
+    }
+
     fn call<'a>(
         &self,
         view: &View,

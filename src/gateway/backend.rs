@@ -148,9 +148,10 @@ impl Backend for Arc<Gateway> {
         }
     }
 
-    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<ClientSession> {
+    fn open(&self, caller: Caller, id: &str, unrelated: Arc<dyn Sink>) -> Arc<ClientSession> {
         let face = self.faces.place_of(&Gateway::part(&caller)).unwrap_or(0);
         let workspace = self.workspace(face, &Gateway::principal(&caller), None);
+        workspace.owner.note_session(id);
         let session = ClientSession::new(workspace, Route::Stream(unrelated));
         self.guests.lock().add(&session);
         session

@@ -39,12 +39,14 @@ use crate::core::LIFE;
 use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
 use crate::core::modern::{Cache, ModernCall};
+use crate::core::observed;
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
 use crate::core::sharing::Resident;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
+use crate::events::{Fact, Moment, Reread};
 use crate::face::{Face, Remembered, Step, Then, ToolCall, Viewer, Wording};
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
@@ -241,8 +243,9 @@ impl Gateway {
                 };
                 let Request { id, method, params, .. } = request;
                 let is_first = modern.is_some() && session.is_new();
-                let Some(reply) = session.accept(id, route, batch.cloned(), modern) else { return };
+                let Some(mut reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 let params = params.unwrap_or_else(Node::empty);
+                observed::begin(&self.engine, &method, params, &mut reply);
                 if is_first {
                     self.meet(session, &modern_name(params));
                 }
@@ -362,7 +365,7 @@ impl Gateway {
         text.map(|text| format!(",\"instructions\":{}", quote(&text))).unwrap_or_default()
     }
 
-    fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, reply: Reply) {
+    fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
         let (name, arguments) = match params.all_unique(["name", "arguments"]) {
             Ok([Some(name), arguments]) => (name, arguments),
             Ok([None, ..]) => {
@@ -384,6 +387,7 @@ impl Gateway {
                 None => face.call(view, &self.viewer(&reply, params), &call, remembered),
             }
         });
+        note_tool(&step, &*face, &name, &mut reply);
         self.carry_out(step, face, params, reply);
     }
 
@@ -535,6 +539,17 @@ pub fn reload_all(gateways: Vec<(Arc<Gateway>, Configured)>) {
     reload::reload(gateways);
 }
 
+/// Tells that the file was read again: whether it is in force now, and how many problems and warnings it has.
+pub fn note_reload(gateway: &Gateway, ok: bool, problems: usize) {
+    let problems = problems as u64;
+    gateway.engine.events.tell(Moment::now(), || Fact::Reload(Reread { ok, problems }));
+}
+
+/// Writes everything that happened, after the end of a gateway. Blocks until then.
+pub fn finish_events(gateway: &Gateway) {
+    gateway.engine.events.close();
+}
+
 /// The workspaces of a gateway's own clients, oldest first.
 fn workspaces(gateway: &Gateway) -> Vec<Arc<Workspace>> {
     let mut all = gateway.engine.audience.workspaces();
@@ -542,6 +557,13 @@ fn workspaces(gateway: &Gateway) -> Vec<Arc<Workspace>> {
         all.retain(|workspace| workspace.resident().is_some_and(|other| std::ptr::eq(other, &**own)));
     }
     all
+}
+
+/// Notes whether a tool exists: what is not answered at once leads somewhere, and so do the face's own tools.
+fn note_tool(step: &Step<'_>, face: &dyn Face, name: &str, reply: &mut Reply) {
+    if let Some(exchange) = reply.exchange() {
+        exchange.asked.exists |= !matches!(step, Step::Say(_)) || face.has_own_tool(name);
+    }
 }
 
 fn method_not_found(method: &str, reply: Reply) {

@@ -126,7 +126,7 @@ fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
             listener.watched.insert(id, task);
         }
     }
-    gateway.engine.listen(&session.workspace, listener);
+    session.workspace.listen(listener);
     if gateway.startup.has_lists() {
         session.workspace.begin();
     }

@@ -93,7 +93,8 @@ impl Moves {
     /// Brings a workspace up to date with the new file.
     fn renew_workspace(&mut self, gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, whole: &dyn Face) {
         let mut part = gateway.faces.part_of(workspace);
-        let token = whole.common().serving.tokens.iter().find(|token| token.name == workspace.principal);
+        let token =
+            whole.common().serving.tokens.iter().find(|token| token.name == workspace.owner.principal);
         if let Some(token) = token.filter(|_| serves_http(gateway)) {
             part.names = token.scope.clone();
         }

@@ -184,7 +184,7 @@ impl StdioClient {
     }
 
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
-        let limit = self.gateway.engine.limit();
+        let limit = self.gateway.engine.in_force.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::default();
         loop {

@@ -99,8 +99,11 @@ impl Gateway {
         then: Then,
         method: &str,
         params: Node<'_>,
-        reply: Reply,
+        mut reply: Reply,
     ) {
+        if let (Then::Answer { .. }, Some(exchange)) = (&then, reply.exchange()) {
+            exchange.opens = Some(group.as_str().into());
+        }
         let gateway = self.clone();
         let (method, params) = (method.to_owned(), Raw::from(params));
         tokio::spawn(async move {

@@ -107,10 +107,10 @@ impl LockPlace {
     }
 }
 
-/// HowChanged is approved of all servers.
+/// What is approved of all servers.
 pub type Servers = BTreeMap<LockPlace, Arc<Approved>>;
 
-/// HowChanged is approved of one server: its definitions by kind and name.
+/// What is approved of one server: its definitions by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved([BTreeMap<String, Definition>; 2]);
 
@@ -153,19 +153,19 @@ impl Lock {
         Ok(Self { form, file: file.into(), servers: read::read(form, text)? })
     }
 
-    /// HowChanged is approved of each server.
+    /// What is approved of each server.
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// HowChanged guards a server. Nothing is approved of a server that the file does not have.
+    /// What guards a server. Nothing is approved of a server that the file does not have.
     pub fn guard(&self, group: &str, server: &str, enforced: bool) -> Guard {
         let approved = self.servers.get(&LockPlace::new(group, server)).cloned().unwrap_or_default();
         Guard { approved, enforced, file: self.file.clone(), form: self.form }
     }
 }
 
-/// HowChanged is approved of one server, and whether clients are kept from everything else.
+/// What is approved of one server, and whether clients are kept from everything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
     approved: Arc<Approved>,

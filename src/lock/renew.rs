@@ -1,4 +1,4 @@
-//! HowChanged the lock file would hold after `lock`, and what of that is a change.
+//! What the lock file would hold after `lock`, and what of that is a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::value::{JsonValue, Unfit};
 use super::write::laid_out;
 use super::{Definition, LockPlace, LockedKind, Servers, literal};
 
-/// HowChanged a server, or all servers of a namespace, offer now.
+/// What a server, or all servers of a namespace, offer now.
 #[derive(Debug, Clone, Default)]
 pub struct Offered {
     /// The definitions as they were sent, by kind and name.
@@ -73,19 +73,19 @@ pub enum Unwritable {
     Deep,
 }
 
-/// HowChanged the file would hold.
+/// What the file would hold.
 #[derive(Debug, Default)]
 pub struct Renewal {
     /// All that is approved from now on.
     pub servers: Servers,
     /// How that differs from before, in the order of the file.
     pub changes: Vec<DefinitionChange>,
-    /// HowChanged is not written.
+    /// What is not written.
     pub refused: Vec<Refused>,
 }
 
 /// Compares what is approved with what servers offer now. Servers that were not asked keep what they have if they
-/// are `configured`, and leave otherwise. HowChanged is not `wanted` stays as it is. `is_secret` says whether a text may
+/// are `configured`, and leave otherwise. What is not `wanted` stays as it is. `is_secret` says whether a text may
 /// not be written.
 pub fn renew(
     approved: &Servers,

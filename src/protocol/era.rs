@@ -97,6 +97,11 @@ impl Version {
     pub fn is_modern(self) -> bool {
         self == Self::MODERN
     }
+
+    /// The era that the version belongs to.
+    pub fn era(self) -> Era {
+        if self.is_modern() { Era::Modern } else { Era::Legacy }
+    }
 }
 
 /// The refusal of a version that we do not speak. A modern client is told the versions that `server/discover`

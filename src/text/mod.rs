@@ -1,5 +1,6 @@
 //! Makes foreign text safe to show among our own words.
 
+pub mod date;
 pub mod digest;
 pub mod percent;
 

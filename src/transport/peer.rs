@@ -44,23 +44,48 @@ pub struct Lost {
     pub message: Arc<str>,
     /// Whether a person has to log in to the server first.
     pub needs_login: bool,
+    /// What kind of loss it is.
+    pub loss: Loss,
+}
+
+/// The kinds of losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection ended, or a request was given up on it.
+    Connection,
+    /// The deadline of the request has passed.
+    Timeout,
+    /// The other side was never there, or takes no requests.
+    Unavailable,
+    /// An answer came that cannot be read.
+    Malformed,
 }
 
 impl Lost {
     /// A loss with a reason.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
-        Self { code: code::UPSTREAM_LOST, message: message.into(), needs_login: false }
+        Self {
+            code: code::UPSTREAM_LOST,
+            message: message.into(),
+            needs_login: false,
+            loss: Loss::Connection,
+        }
+    }
+
+    /// The loss of a request to somebody who is not there.
+    pub fn unavailable(message: impl Into<Arc<str>>) -> Self {
+        Self { loss: Loss::Unavailable, ..Self::new(message) }
     }
 
     /// The loss of an answer that came but cannot be read; `what` is wrong with it.
     pub fn malformed(what: &str) -> Self {
         let message = format!("the server's answer is malformed: {what}").into();
-        Self { code: code::INTERNAL, message, needs_login: false }
+        Self { code: code::INTERNAL, message, needs_login: false, loss: Loss::Malformed }
     }
 
     /// Whether an answer came that cannot be read.
     pub fn is_malformed(&self) -> bool {
-        self.code == code::INTERNAL
+        self.loss == Loss::Malformed
     }
 }
 
@@ -459,7 +484,7 @@ impl<T: Send + 'static> Peer<T> {
                 (_, Some(idle)) => format!("timeout: no answer and no progress for {} s", idle.as_secs_f64()),
                 _ => "timeout".to_owned(),
             };
-            self.cancel(id, &reason, &Lost::new(reason.as_str()));
+            self.cancel(id, &reason, &Lost { loss: Loss::Timeout, ..Lost::new(reason.as_str()) });
             return;
         }
     }

@@ -35,6 +35,7 @@ use super::gate::Turn;
 use super::modern::ModernCall;
 use super::reply::Reply;
 use super::session::{ClientSession, Question, Ticket};
+use crate::events::{Errand, Exchange};
 use crate::json::{Change, Node, Raw, Scanner, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, modern_meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
@@ -64,6 +65,8 @@ struct Stage {
     upstream_id: Option<u64>,
     /// Present while the upstream waits for a modern client.
     asking: Option<Asking>,
+    /// What is noted of the request to the upstream, while no request of the client is open for it.
+    errand: Option<Errand>,
 }
 
 /// The right to answer the client, and the call's turn at the upstream, which ends with the answer.
@@ -111,7 +114,13 @@ impl Call {
         let (session, key, modern) = (reply.session().clone(), reply.key(), reply.modern().cloned());
         let own = modern.is_none().then(|| params.given.with(params.changes));
         let machine = CallMachine::new(modern.is_some(), Right { reply, _turn: turn });
-        let stage = Mutex::new(Stage { machine, finish: Some(finish), upstream_id: None, asking: None });
+        let stage = Mutex::new(Stage {
+            machine,
+            finish: Some(finish),
+            upstream_id: None,
+            asking: None,
+            errand: None,
+        });
         let call = Self { engine, connection: connection.clone(), method, params: own, modern, stage };
         Arc::new(call).send(&session, key, params);
     }
@@ -244,7 +253,8 @@ impl Call {
     }
 
     fn tell_client(self: &Arc<Self>, right: Right, requests: &str) {
-        let Right { reply, _turn } = right;
+        let Right { mut reply, _turn } = right;
+        self.stage.lock().errand = reply.exchange().and_then(Exchange::hand_over);
         let Some(engine) = self.engine.upgrade() else { return };
         let token = engine.bridge.park(self.clone());
         let sealed = self.seal(&reply, State::Parked(token));
@@ -284,7 +294,12 @@ impl Call {
 
     /// Continues the call when its client is back with the answers. Progress belongs to the retry from now
     /// on.
-    fn resume(self: Arc<Self>, params: Node<'_>, reply: Reply) {
+    fn resume(self: Arc<Self>, params: Node<'_>, mut reply: Reply) {
+        if let Some(exchange) = reply.exchange()
+            && let Some(errand) = self.stage.lock().errand.take()
+        {
+            exchange.take_over(errand);
+        }
         if let Some(id) = self.upstream_id() {
             reply.session().goes_to(reply.key(), &self.connection, id);
         }
@@ -394,7 +409,7 @@ impl Call {
         let Some(engine) = self.engine.upgrade() else { return String::new() };
         let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref()).unwrap_or("{}");
         engine.bridge.seal.seal(&Sealed {
-            principal: reply.session().workspace.principal.clone(),
+            principal: reply.session().workspace.owner.principal.clone(),
             method: self.method.to_owned(),
             digest: params_digest(own_params),
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
@@ -440,7 +455,7 @@ impl Bridge {
         let sealed = self.seal.open(&text, now());
         let sealed =
             sealed.ok_or("requestState is not one of ours, or has expired; call again without it")?;
-        let fits = sealed.principal == session.workspace.principal
+        let fits = sealed.principal == session.workspace.owner.principal
             && sealed.method == method
             && sealed.digest == params_digest(params.raw());
         if !fits {

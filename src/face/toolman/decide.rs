@@ -106,6 +106,10 @@ impl Face for Toolman {
         [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]
     }
 
+    fn has_own_tool(&self, name: &str) -> bool {
+        [ACTIVATE, READ, CALL].contains(&name) || (name == FIND && self.config.search)
+    }
+
     fn call<'a>(
         &self,
         view: &View,

@@ -83,6 +83,10 @@ impl Face for Workbench {
         [self.meta_tools(viewer), String::new()]
     }
 
+    fn has_own_tool(&self, name: &str) -> bool {
+        self.meta(name).is_some()
+    }
+
     fn call<'a>(
         &self,
         view: &View,

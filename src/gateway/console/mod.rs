@@ -125,8 +125,13 @@ impl Console {
         refused: RefusedFile,
         journal: JournalReader,
     ) -> Arc<Self> {
+        let engine = gateway.engine.clone();
         let house = move || vec![House::of(&gateway, refused.lock().clone())];
         let console = Self::new(door, face, false, Box::new(house));
+        if !engine.settings().journal.on {
+            // What is tried from the console would be told by nobody else.
+            tokio::spawn(listen(console.record.clone(), Arc::downgrade(&engine), engine.events.subscribe()));
+        }
         tokio::spawn(read_journal(Arc::downgrade(&console), journal));
         console
     }
@@ -315,7 +320,7 @@ async fn read_journal(console: Weak<Console>, mut journal: JournalReader) {
         let Ok((again, lines)) = read.await else { return };
         journal = again;
         let Some(console) = console.upgrade() else { return };
-        for happening in lines.unwrap_or_default().into_iter().filter_map(|line| line.event) {
+        for happening in lines.unwrap_or_default().into_iter().filter_map(|line| line.happening) {
             if happening.face == console.face {
                 console.record.lock().add(Arc::new(happening));
             }

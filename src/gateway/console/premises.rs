@@ -138,7 +138,12 @@ impl ServerEntry {
     /// The state, since when, and why it failed.
     pub(super) fn state(&self, around: &Around<'_>) -> (&'static str, Option<u64>, Option<String>) {
         let known = around.record.server(&self.upstream.group, self.event_name(around.toolman));
-        let state = self.upstream.state().as_str();
+        let state = match &self.upstream {
+            upstream if upstream.is_up() => "running",
+            upstream if upstream.is_starting() => "starting",
+            upstream if upstream.has_failed() => "failed",
+            _ => "idle",
+        };
         let since = known.last.as_ref().map(|last| last.time);
         match known.last {
             // The console's own process has not touched it, so the journal knows better.

@@ -43,8 +43,8 @@ struct GroupRecord {
     seconds: VecDeque<Second>,
     servers: HashMap<Arc<str>, ServerRecord>,
     tools: HashMap<(Arc<str>, Box<str>), ToolRecord>,
-    /// By session.
-    visitors: HashMap<Arc<str>, Visitor>,
+    /// By session and name, since modern clients with the same credentials share a session.
+    visitors: HashMap<(Arc<str>, Box<str>), Visitor>,
 }
 
 /// What is known of a server from events.
@@ -74,7 +74,6 @@ struct ToolRecord {
 /// A client that has called something.
 #[derive(Clone)]
 struct Visitor {
-    name: Box<str>,
     since: Millis,
     calls: u64,
 }
@@ -186,27 +185,29 @@ impl Record {
         happening.server().is_some_and(|server| pass.admits(&server.group)).then(|| happening.clone())
     }
 
-    /// How many calls a session has made.
-    pub(super) fn calls_of(&self, session: &str) -> u64 {
-        self.groups.values().filter_map(|group| group.visitors.get(session)).map(|visitor| visitor.calls).sum()
+    /// How many calls a client has made in a session.
+    pub(super) fn calls_of(&self, session: &Arc<str>, name: &str) -> u64 {
+        let key = (session.clone(), name.into());
+        self.groups.values().filter_map(|group| group.visitors.get(&key)).map(|visitor| visitor.calls).sum()
     }
 
     /// The clients that have called something.
     pub(super) fn visitors(&self, pass: &Pass) -> Vec<Value> {
-        let mut all: BTreeMap<&Arc<str>, Visitor> = BTreeMap::new();
+        let mut all: BTreeMap<&(Arc<str>, Box<str>), Visitor> = BTreeMap::new();
         for (_, group) in self.seen_by(pass) {
-            for (session, visitor) in &group.visitors {
-                let known = all.entry(session).or_insert_with(|| Visitor { calls: 0, ..visitor.clone() });
+            for (client, visitor) in &group.visitors {
+                let known = all.entry(client).or_insert_with(|| Visitor { calls: 0, ..visitor.clone() });
                 known.since = known.since.min(visitor.since);
                 known.calls += visitor.calls;
             }
         }
         let mut all: Vec<_> = all.into_iter().collect();
         all.sort_by_key(|(_, visitor)| std::cmp::Reverse(visitor.since));
-        let row = |(session, Visitor { name, since, calls }): (&Arc<str>, Visitor)| {
-            json!({"key": &**session, "name": name, "since": since, "calls": calls})
-        };
-        all.into_iter().map(row).collect()
+        let rows = all.into_iter().map(|((session, name), visitor)| {
+            let Visitor { since, calls } = visitor;
+            json!({"key": format!("{session} {name}"), "name": name, "since": since, "calls": calls})
+        });
+        rows.collect()
     }
 
     /// How much was called, and which tools are busiest and slowest.
@@ -289,9 +290,9 @@ impl GroupRecord {
                 tool.spread.add(call.ms);
             }
         }
-        if self.visitors.len() < COUNTED || self.visitors.contains_key(&call.who.session) {
-            let new = || Visitor { name: call.who.client.clone(), since: begun, calls: 0 };
-            let visitor = self.visitors.entry(call.who.session.clone()).or_insert_with(new);
+        let client = (call.who.session.clone(), call.who.client.clone());
+        if self.visitors.len() < COUNTED || self.visitors.contains_key(&client) {
+            let visitor = self.visitors.entry(client).or_insert(Visitor { since: begun, calls: 0 });
             visitor.since = visitor.since.min(begun);
             visitor.calls += 1;
         }

@@ -140,9 +140,9 @@ fn clients(console: &Console, houses: &[House], pass: &Pass) -> Value {
             continue;
         }
         for client in introduced(&workspace) {
-            let (calls, since) = (record.calls_of(&client.session), millis(client.since));
+            let (calls, since) = (record.calls_of(&client.session, &client.name), millis(client.since));
             let row = json!({
-                "key": &*client.session, "name": client.name, "version": client.client_version,
+                "key": format!("{} {}", client.session, client.name), "name": client.name, "version": client.client_version,
                 "era": client.era, "since": since, "calls": calls,
             });
             rows.push((since, row));

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::super::Gateway;
 use super::super::backend::CancelOnDrop;
 use crate::config::Redactor;
+use crate::core::observed;
 use crate::core::session::ClientSession;
 use crate::core::upstream::{Upstream, by_hand};
 use crate::json::{Raw, quote};
@@ -37,14 +38,17 @@ pub(super) async fn call(
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = Id::Number(NEXT.fetch_add(1, Ordering::Relaxed));
     let was_up = upstream.is_up();
-    let params = Raw::own(format!("{{\"name\":{},\"arguments\":{arguments}}}", quote(tool)));
+    let name = quote(tool);
+    let params = Raw::own(format!("{{\"name\":{name},\"arguments\":{arguments}}}"));
     let lost = |why: &str| json!({"outcome": "lost", "blocks": [{"kind": "text", "text": why}]});
-    let Some(reply) = session.accept(id.clone(), None, None, None) else {
+    let Some(mut reply) = session.accept(id.clone(), None, None, None) else {
         return lost("the gateway is shutting down");
     };
+    observed::begin(&gateway.engine, "tools/call", params.root(), &mut reply);
     let redactor = gateway.engine.secrets_of(upstream);
     let (send, shown) = oneshot::channel();
-    gateway.engine.forward(upstream, "tools/call", params.root(), &[], reply, move |answer, reply| {
+    let own_name = [("name", Some(&*name))];
+    gateway.engine.forward(upstream, "tools/call", params.root(), &own_name, reply, move |answer, reply| {
         let _ = send.send(match answer {
             Answer::Result(result) => show(result.raw(), &redactor),
             Answer::Error(error) => {

@@ -100,9 +100,9 @@ pub trait Backend: Send + Sync + 'static {
     fn toolbox_exists(&self, caller: &Caller) -> bool;
     /// Whether requests are served. The error says why not yet.
     fn ready(&self) -> Result<(), String>;
-    /// Creates a legacy client, whose `initialize` follows. `unrelated` takes messages that belong to no
-    /// request.
-    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
+    /// Creates a legacy client, whose session has this id and whose `initialize` follows. `unrelated` takes
+    /// messages that belong to no request.
+    fn open(&self, caller: Caller, id: &str, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
     /// Handles a legacy client's message. The answer goes to `stream`, after everything else that belongs to
     /// the request.
     fn legacy(&self, client: &Arc<Self::Legacy>, message: Message<'_>, stream: Arc<dyn Sink>);

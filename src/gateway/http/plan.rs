@@ -202,7 +202,7 @@ impl<B: Backend> HttpServer<B> {
         let requested =
             request.params.and_then(|params| params.get("protocolVersion")).and_then(Node::as_str);
         let version = requested.and_then(|version| Version::legacy(&version));
-        let open = |unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), unrelated);
+        let open = |id: &str, unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), id, unrelated);
         let version = version.unwrap_or(Version::LATEST_LEGACY);
         let Ok(session) = HttpSession::new(caller.clone(), version, &self.budget, open) else {
             let words = "the system has no random numbers";

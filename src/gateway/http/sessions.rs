@@ -68,17 +68,17 @@ impl<S> HttpSession<S> {
         caller: Caller,
         version: Version,
         budget: &Arc<Budget>,
-        open: impl FnOnce(Arc<dyn Sink>) -> Arc<S>,
+        open: impl FnOnce(&str, Arc<dyn Sink>) -> Arc<S>,
     ) -> Result<Arc<Self>, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
         let id = hex(random);
         let inbox = Arc::new(Inbox::new(budget));
         Ok(Arc::new(Self {
+            backend: open(&id, inbox.clone()),
             id: id.into(),
             caller,
             version,
-            backend: open(inbox.clone()),
             inbox,
             streams: Mutex::default(),
             activity: Arc::new(Mutex::new(Activity { count: 0, since: Instant::now(), used: false })),
@@ -342,7 +342,7 @@ mod tests {
     const LATER: Duration = Duration::from_secs(300);
 
     fn session(budget: &Arc<Budget>) -> Arc<HttpSession<()>> {
-        HttpSession::new(CALLER, Version::V2025November, budget, |_| Arc::new(())).unwrap()
+        HttpSession::new(CALLER, Version::V2025November, budget, |_, _| Arc::new(())).unwrap()
     }
 
     /// The answer to a request of which this many bytes came after the client had gone.

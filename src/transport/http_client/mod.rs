@@ -15,6 +15,7 @@ pub(super) mod connect;
 mod exchange;
 mod old;
 mod outgoing;
+pub mod post;
 pub(super) mod reach;
 mod session;
 mod sort;

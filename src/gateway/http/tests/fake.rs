@@ -167,7 +167,7 @@ impl Backend for Shared {
         self.0.not_ready.lock().clone().map_or(Ok(()), Err)
     }
 
-    fn open(&self, caller: Caller, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
+    fn open(&self, caller: Caller, _id: &str, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
         let mut sessions = self.0.sessions.lock();
         let session = Arc::new(FakeSession { number: sessions.len(), unrelated });
         sessions.push(session.clone());

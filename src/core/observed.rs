@@ -1,0 +1,247 @@
+//! What the engine tells the hub of events: whose request it is, where it goes, what becomes of upstreams. The gateway,
+//! the engine and the lifecycle call these functions; where nothing is switched on, each costs a branch.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+
+use super::connection::Connection;
+use super::engine::Engine;
+use super::process::Exit;
+use super::reply::Reply;
+use super::route::Route;
+use super::start_error::StartError;
+use super::upstream::{End, Upstream};
+use crate::config::Transport;
+use crate::events::{
+    Asker, Carriage, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure, ServerStart, Who,
+    known_method,
+};
+use crate::json::{Change, Node, Raw, quote};
+use crate::text::digest::hex;
+use crate::transport::peer::{Answer, Loss};
+
+/// Who has a workspace, as configuration and journal name them.
+#[derive(Default)]
+pub struct Owner {
+    /// The name in the configuration.
+    pub principal: String,
+    /// What stands for the id of the session, made when it is first asked for.
+    session: OnceLock<Arc<str>>,
+    /// The client that spoke last. Most requests come from one that has spoken before.
+    last: Mutex<Option<Arc<Who>>>,
+}
+
+impl Owner {
+    /// An owner of this name.
+    pub(super) fn named(principal: &str) -> Self {
+        Self { principal: principal.to_owned(), ..Self::default() }
+    }
+
+    /// Notes the id of the session that the workspace is for, of which only the beginning of a digest is kept: whoever
+    /// knows the id can use the session.
+    pub fn note_session(&self, id: &str) {
+        let _ = self.session.set(label(id.as_bytes()));
+    }
+
+    /// What stands for the id of the session.
+    pub fn session(&self) -> &Arc<str> {
+        self.session.get_or_init(|| {
+            let mut id = [0; 16];
+            // Without randomness sessions of one process cannot be told apart in the journal.
+            let _ = getrandom::fill(&mut id);
+            label(&id)
+        })
+    }
+
+    /// The client of this name.
+    fn who(&self, client: &str, is_token: bool) -> Arc<Who> {
+        let mut last = self.last.lock();
+        if let Some(who) = last.as_ref().filter(|who| *who.client == *client) {
+            return who.clone();
+        }
+        let session = self.session();
+        let token = (is_token && !self.principal.is_empty()).then(|| self.principal.as_str().into());
+        last.insert(Arc::new(Who { client: client.into(), session: session.clone(), token })).clone()
+    }
+}
+
+/// The first 16 hexadecimal digits of the id's SHA-256.
+fn label(id: &[u8]) -> Arc<str> {
+    hex(&digest(&SHA256, id).as_ref()[..8]).into()
+}
+
+/// Begins to follow a request, if anybody wants to know.
+pub fn begin(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
+    if !engine.events.is_on() {
+        return;
+    }
+    let method = known_method(method);
+    let named = match method {
+        "tools/call" | "prompts/get" => params.get("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.get("uri"),
+        _ => None,
+    };
+    let traces = engine.events.traces();
+    let id = traces.then(|| reply.id().map(|id| id.raw().into())).flatten();
+    let name = named.and_then(Node::as_str).map(|name| name.into());
+    let asked = Inquiry { method, name, exists: false, id };
+    let session = reply.session();
+    let network = match session.route(None) {
+        Route::Pipe(_) => Network::Pipe,
+        Route::Stream(_) | Route::Nowhere => Network::Tcp,
+    };
+    let client = match (reply.modern(), session.hello()) {
+        (Some(modern), _) => &*modern.client.name,
+        (None, Some(hello)) => &hello.name,
+        (None, None) => "",
+    };
+    let who = session.workspace.owner.who(client, network == Network::Tcp);
+    let asker = Asker { who, version: reply.version().as_str(), network };
+    let meta = params.get("_meta").filter(|_| traces);
+    let text = |key| meta.and_then(|meta| meta.get(key)).and_then(Node::as_str);
+    let (parent, state) = (text("traceparent"), text("tracestate"));
+    let exchange = engine.events.begin(asked, asker, (parent.as_deref(), state.as_deref()));
+    reply.follow(exchange);
+}
+
+/// Notes that a request sets out to an upstream. Returns its parameters with our place in the trace, where there is
+/// one.
+pub(super) fn sets_out(
+    reply: &mut Reply,
+    upstream: &Upstream,
+    method: &'static str,
+    params: Node<'_>,
+    changes: &[Change<'_>],
+) -> Option<Raw> {
+    let exchange = reply.exchange()?;
+    let changed = |key: &str| changes.iter().find(|(changed, _)| *changed == key);
+    let name = changed("name").or_else(|| changed("uri")).and_then(|(_, name)| *name);
+    let given;
+    let arguments = match changed("arguments") {
+        Some((_, Some(text))) => {
+            given = Raw::own(*text);
+            Some(given.root())
+        }
+        Some((_, None)) => None,
+        None => params.get("arguments"),
+    };
+    let server = (&upstream.group, &upstream.server);
+    let told = exchange.set_out(server, method, name, (params.raw().len(), arguments))?;
+    let told = quote(&told);
+    let own = params.get("_meta").filter(|meta| meta.is_object());
+    let meta = own.unwrap_or_else(Node::empty).with(&[("traceparent", Some(&told))]);
+    Some(Raw::own(params.with(&[("_meta", Some(&meta))])))
+}
+
+/// Notes the connection that a request takes.
+pub(super) fn takes(reply: &mut Reply, connection: &Connection) {
+    if let Some(exchange) = reply.exchange() {
+        let network = match connection.upstream.spec().transport {
+            Transport::Http(_) => Network::Tcp,
+            Transport::Stdio(_) | Transport::Unset(_) => Network::Pipe,
+        };
+        let (version, secrets) = (connection.version().as_str(), connection.redactor.clone());
+        exchange.takes(Carriage { version, network, id: None, secrets });
+    }
+}
+
+/// Notes the answer of an upstream.
+pub(super) fn came_back(reply: &mut Reply, answer: &Answer<'_>) {
+    if !reply.is_followed() {
+        return;
+    }
+    let id = reply.sent_as();
+    let Some(exchange) = reply.exchange() else { return };
+    let (error, text) = match answer {
+        Answer::Result(result) => (is_error(*result).then_some(ErrorType::ToolError), Some(*result)),
+        Answer::Error(error) => (Some(ErrorType::Code(code_of(*error))), Some(*error)),
+        Answer::Lost(lost) => {
+            let error = match lost.loss {
+                Loss::Connection => ErrorType::ConnectionLost,
+                Loss::Timeout => ErrorType::Timeout,
+                Loss::Unavailable => ErrorType::Unavailable,
+                Loss::Malformed => ErrorType::Code(lost.code),
+            };
+            (Some(error), None)
+        }
+    };
+    exchange.came_back(error, text, id);
+}
+
+/// Whether a result says that the tool failed.
+pub(super) fn is_error(result: Node<'_>) -> bool {
+    result.get("isError").is_some_and(|value| value.raw() == "true")
+}
+
+fn code_of(error: Node<'_>) -> i64 {
+    error.get("code").and_then(|code| code.raw().parse().ok()).unwrap_or_default()
+}
+
+/// Tells that an upstream is ready.
+pub(super) fn is_ready(engine: &Engine, upstream: &Upstream, began: Moment, tools: usize) {
+    engine.events.tell(began, || {
+        let server = engine.events.path(&upstream.group, &upstream.server);
+        let ms = ms(began);
+        Fact::Start(ServerStart { server, pid: upstream.usage.pid(), ms, tools: tools as u64 })
+    });
+}
+
+/// Tells how a life of an upstream ended, and which status its process had.
+pub(super) fn has_ended(engine: &Engine, upstream: &Upstream, began: Moment, end: &End, exit: Option<Exit>) {
+    let events = &engine.events;
+    if !events.is_on() {
+        return;
+    }
+    let server = events.path(&upstream.group, &upstream.server);
+    let pid = upstream.usage.pid();
+    let status = match exit {
+        Some(Exit::Code(code)) => Some(code.into()),
+        _ => None,
+    };
+    let ended = |reason: &str| ServerEnd { server: server.clone(), pid, status, reason: reason.into() };
+    match end {
+        End::Failed(error) => events.tell(began, || {
+            Fact::Fail(ServerFailure {
+                server: server.clone(),
+                pid,
+                ms: ms(began),
+                reason: words(engine, error),
+            })
+        }),
+        End::Down(error, _) => events.tell(Moment::now(), || Fact::Crash(ended(&words(engine, error)))),
+        End::Stopped => events.tell(Moment::now(), || Fact::End(ended("it was closed"))),
+        End::Unused => events.tell(Moment::now(), || Fact::End(ended("nobody has used it for a while"))),
+    }
+}
+
+/// The reason of a failure. An upstream's own words are part of it only where the journal keeps those of calls.
+fn words(engine: &Engine, error: &StartError) -> Box<str> {
+    match engine.settings().journal.arguments {
+        crate::config::KeptArguments::Full => (*error.problem).into(),
+        _ => error.own_words().into(),
+    }
+}
+
+fn ms(began: Moment) -> f64 {
+    began.instant.elapsed().as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_known_by_the_beginning_of_a_digest() {
+        let owner = Owner::named("ci");
+        owner.note_session("abc");
+        let who = owner.who("client", true);
+        assert_eq!((&*who.session, who.token.as_deref()), ("ba7816bf8f01cfea", Some("ci")));
+        assert!(Arc::ptr_eq(&who, &owner.who("client", true)));
+        assert_eq!(owner.who("another", true).session, who.session);
+        let [one, other] = [Owner::named("stdio"), Owner::named("stdio")].map(|owner| owner.who("c", false));
+        assert_ne!(one.session, other.session);
+        assert_eq!((one.session.len(), one.token.as_deref()), (16, None));
+    }
+}

@@ -1,0 +1,292 @@
+//! A client's request on its way through the gateway, and the requests to upstreams that it causes.
+//!
+//! The gateway begins an [`Exchange`] if the hub is on; it rides in the request's `Reply`, notes what becomes of the
+//! request, and goes to the hub with the answer. Nothing here waits, and nothing is worded: that is the hub's work, on
+//! its own thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::happening::{ErrorType, ServerPath, Who};
+use super::hub::HubCore;
+use super::trace::Trail;
+use crate::config::{KeptArguments, Redactor};
+use crate::json::{Node, quote};
+
+/// The most bytes of arguments or of a result that are kept.
+pub const MOST_KEPT: usize = 64 * 1024;
+/// How much more is copied, so that a secret that stands across the end is found.
+const MARGIN: usize = 4 * 1024;
+
+/// How messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Network {
+    /// Over pipes.
+    Pipe,
+    /// Over HTTP.
+    Tcp,
+}
+
+impl Network {
+    /// The conventions' word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A moment, by the calendar and by the clock that never jumps.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Since 1970.
+    pub since_epoch: Duration,
+    /// The same on the clock that never jumps.
+    pub instant: Instant,
+}
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { since_epoch, instant: Instant::now() }
+    }
+
+    /// The moment of this instant.
+    fn at(self, instant: Instant) -> Self {
+        Self { since_epoch: self.since_epoch + instant.duration_since(self.instant), instant }
+    }
+
+    /// The milliseconds since 1970.
+    pub fn millis(self) -> u64 {
+        self.since_epoch.as_millis() as u64
+    }
+}
+
+/// What a client asked for.
+#[derive(Debug, Default)]
+pub struct Inquiry {
+    /// The method, or [`OTHER`] for one that MCP does not define.
+    pub method: &'static str,
+    /// The tool, the prompt or the URI that it names.
+    pub name: Option<Box<str>>,
+    /// Whether the tool or the prompt exists.
+    pub exists: bool,
+    /// The request's id as JSON, where spans are made.
+    pub id: Option<Box<str>>,
+}
+
+/// What stands for everything that would make too many labels.
+pub const OTHER: &str = "_other";
+
+/// Who asked, and how.
+#[derive(Debug)]
+pub struct Asker {
+    /// The client.
+    pub who: Arc<Who>,
+    /// The protocol version; empty before it is agreed on.
+    pub version: &'static str,
+    /// How its messages travel.
+    pub network: Network,
+}
+
+/// One request of a client, from its arrival to its answer.
+#[derive(Debug)]
+pub struct Exchange {
+    hub: Arc<HubCore>,
+    /// When the request came.
+    pub begun: Moment,
+    /// What it asks for.
+    pub asked: Inquiry,
+    /// Who asks.
+    pub asker: Asker,
+    /// Its place in a trace, where tracing is on.
+    pub trail: Option<Trail>,
+    /// The toolbox that it opens, if it is an `open_toolbox`.
+    pub opens: Option<Arc<str>>,
+    /// The requests to upstreams that it caused.
+    pub errands: Vec<Errand>,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it failed.
+    pub error: Option<ErrorType>,
+}
+
+/// One request to an upstream, for a request of a client.
+#[derive(Debug)]
+pub struct Errand {
+    /// When it set out.
+    pub begun: Moment,
+    /// The upstream.
+    pub server: ServerPath,
+    /// The method.
+    pub method: &'static str,
+    /// The upstream's own name for what is asked for, as JSON.
+    pub name: Option<Box<str>>,
+    /// Its place in a trace, where tracing is on.
+    pub trail: Option<Trail>,
+    /// The connection that it takes, once there is one.
+    pub by: Option<Carriage>,
+    /// The length of the request's parameters, and of the answer.
+    pub bytes: (u64, u64),
+    /// What is kept of arguments and result.
+    pub kept: [Option<Kept>; 2],
+    /// How long it took; `None` while it is under way.
+    pub took: Option<Duration>,
+    /// Why it failed.
+    pub error: Option<ErrorType>,
+}
+
+/// The connection that a request to an upstream takes.
+#[derive(Debug)]
+pub struct Carriage {
+    /// The protocol version.
+    pub version: &'static str,
+    /// How messages travel.
+    pub network: Network,
+    /// The id of the request.
+    pub id: Option<u64>,
+    /// Replaces the secrets that the upstream knows.
+    pub secrets: Redactor,
+}
+
+/// What is kept of a JSON value.
+#[derive(Debug)]
+pub struct Kept {
+    /// The value, or its beginning.
+    pub text: Box<str>,
+    /// The length of the whole value.
+    pub whole: usize,
+}
+
+impl Kept {
+    fn of(node: Node<'_>) -> Self {
+        let text = node.raw();
+        let end = text.floor_char_boundary(MOST_KEPT + MARGIN);
+        Self { text: text[..end].into(), whole: text.len() }
+    }
+
+    /// The names of an object's members.
+    fn names_of(node: Node<'_>) -> Self {
+        let names: Vec<_> = node.members().map(|(name, _)| quote(&name)).collect();
+        let text = format!("[{}]", names.join(","));
+        Self { whole: text.len(), text: text.into() }
+    }
+}
+
+impl Exchange {
+    pub(super) fn new(
+        hub: Arc<HubCore>,
+        begun: Moment,
+        asked: Inquiry,
+        asker: Asker,
+        trail: Option<Trail>,
+    ) -> Self {
+        let (errands, took) = (Vec::new(), Duration::ZERO);
+        Self { hub, begun, asked, asker, trail, opens: None, errands, took, error: None }
+    }
+
+    /// Sends a request to an upstream. Returns the `traceparent` that the upstream is to be told, if any.
+    pub fn set_out(
+        &mut self,
+        server: (&Arc<str>, &Arc<str>),
+        method: &'static str,
+        name: Option<&str>,
+        (params, arguments): (usize, Option<Node<'_>>),
+    ) -> Option<String> {
+        let kept = match self.hub.kept_arguments() {
+            KeptArguments::Off => None,
+            KeptArguments::Keys => arguments.map(Kept::names_of),
+            KeptArguments::Full => arguments.map(Kept::of),
+        };
+        let trail = self.trail.as_ref().map(|trail| trail.child(self.hub.random()));
+        let told = trail.as_ref().map(Trail::traceparent);
+        self.asked.exists = true;
+        self.errands.push(Errand {
+            begun: self.begun.at(Instant::now()),
+            server: self.hub.path(server),
+            method,
+            name: name.map(Into::into),
+            trail,
+            by: None,
+            bytes: (params as u64, 0),
+            kept: [kept, None],
+            took: None,
+            error: None,
+        });
+        told
+    }
+
+    /// Notes the connection that the last request to an upstream takes.
+    pub fn takes(&mut self, by: Carriage) {
+        if let Some(errand) = self.errands.last_mut() {
+            errand.by = Some(by);
+        }
+    }
+
+    /// Notes the answer to the last request to an upstream: its error, and what it consists of.
+    pub fn came_back(&mut self, error: Option<ErrorType>, answer: Option<Node<'_>>, id: Option<u64>) {
+        let keeps = self.hub.kept_arguments() == KeptArguments::Full;
+        let Some(errand) = self.errands.last_mut().filter(|errand| errand.took.is_none()) else { return };
+        errand.took = Some(errand.begun.instant.elapsed());
+        errand.error = error;
+        if let Some(by) = &mut errand.by {
+            by.id = id;
+        }
+        if let Some(answer) = answer {
+            errand.bytes.1 = answer.raw().len() as u64;
+            errand.kept[1] = keeps.then(|| Kept::of(answer));
+        }
+    }
+
+    /// Takes the last request to an upstream out, if it has no answer yet: another exchange will get that.
+    pub fn hand_over(&mut self) -> Option<Errand> {
+        self.errands.pop_if(|errand| errand.took.is_none())
+    }
+
+    /// Takes a request to an upstream on that another exchange began.
+    pub fn take_over(&mut self, errand: Errand) {
+        self.asked.exists = true;
+        self.errands.push(errand);
+    }
+
+    /// Ends the exchange, and what is left of its requests to upstreams with it.
+    pub fn end(mut self: Box<Self>, error: Option<ErrorType>) {
+        self.took = self.begun.instant.elapsed();
+        self.error = error;
+        for errand in self.errands.iter_mut().filter(|errand| errand.took.is_none()) {
+            errand.took = Some(errand.begun.instant.elapsed());
+            errand.error = error.filter(|error| *error == ErrorType::Cancelled);
+        }
+        let hub = self.hub.clone();
+        hub.tell(super::hub::News::Exchange(self));
+    }
+}
+
+/// The method as a label: one that MCP does not define is [`OTHER`].
+pub fn known_method(method: &str) -> &'static str {
+    const METHODS: [&str; 20] = [
+        "tools/call",
+        "tools/list",
+        "resources/read",
+        "prompts/get",
+        "ping",
+        "initialize",
+        "server/discover",
+        "resources/list",
+        "resources/templates/list",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "prompts/list",
+        "completion/complete",
+        "logging/setLevel",
+        "subscriptions/listen",
+        "tasks/get",
+        "tasks/result",
+        "tasks/list",
+        "tasks/cancel",
+        "tasks/update",
+    ];
+    METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER)
+}

@@ -1,0 +1,399 @@
+//! The hub: takes what happens off the path of a call, and has its thread tell everybody who wants to know.
+//!
+//! Invariant: nobody who tells the hub something waits for the thread, whatever the disk or a collector does.
+//! Invariant: an orderly end ([`Hub::close`]) writes everything that was told before it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::broadcast;
+
+use super::environment::Telemetry;
+use super::exchange::{Asker, Exchange, Inquiry, Moment};
+use super::export::Exporter;
+use super::happening::{Fact, Happening, ServerPath};
+use super::journal::JournalWriter;
+use super::metrics::Metrics;
+use super::trace::{Parent, Trail};
+use super::words;
+use crate::config::locate::Face;
+use crate::config::{Journal, KeptArguments, Redactor};
+
+/// How long the thread lets news gather. Nothing is older than twice this before it is written and counted.
+const GATHER: Duration = Duration::from_millis(50);
+/// The most news that wait for the thread.
+const MOST_WAITING: usize = 64 * 1024;
+/// The most bytes of arguments and results that wait for the thread.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// The number of calls that are kept for those who come later.
+const RECENT: usize = 500;
+/// The number of happenings that a subscriber may be behind.
+const BEHIND: usize = 4096;
+/// How long an orderly end may take.
+const LONGEST_END: Duration = Duration::from_secs(2);
+
+const JOURNAL: u8 = 1;
+const METRICS: u8 = 2;
+const TRACES: u8 = 4;
+const LIVE: u8 = 8;
+
+/// Where everything that happens is told. Dropping it ends its thread.
+pub struct Hub {
+    core: Arc<HubCore>,
+}
+
+/// What happens from now on, and the last calls before that.
+pub struct Live {
+    /// The last calls, oldest first.
+    pub recent: Vec<Arc<Happening>>,
+    /// Everything that happens afterwards. A reader that falls behind is told so and subscribes again.
+    pub live: broadcast::Receiver<Arc<Happening>>,
+}
+
+/// What those who tell and the thread share.
+#[derive(Debug)]
+pub(super) struct HubCore {
+    /// Who wants to know.
+    wanted: AtomicU8,
+    /// What is kept of arguments.
+    kept: AtomicU8,
+    /// The last random number that was given.
+    random: AtomicU64,
+    face: Face,
+    /// The directory of the journal; `None` if this process keeps none.
+    directory: Option<PathBuf>,
+    telemetry: Telemetry,
+    queue: Mutex<Queue>,
+    /// Notified when the first news come, when the thread is to end, and when it has ended.
+    changed: Condvar,
+    settings: Mutex<HubSettings>,
+    audience: Mutex<Option<Listeners>>,
+    metrics: Arc<Metrics>,
+}
+
+/// What waits for the thread.
+#[derive(Debug, Default)]
+struct Queue {
+    news: Vec<News>,
+    bytes: usize,
+    dropped: u64,
+    thread: ThreadState,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum ThreadState {
+    #[default]
+    None,
+    Running,
+    Ending,
+    Ended,
+}
+
+/// Something that was told.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A request of a client was answered.
+    Exchange(Box<Exchange>),
+    /// Something else happened.
+    Fact(Moment, Fact),
+}
+
+#[derive(Debug, Clone, Default)]
+struct HubSettings {
+    journal: Journal,
+    secrets: Redactor,
+}
+
+/// Those who listen, and the last calls.
+#[derive(Debug)]
+struct Listeners {
+    send: broadcast::Sender<Arc<Happening>>,
+    recent: VecDeque<Arc<Happening>>,
+}
+
+impl Hub {
+    /// A hub for a gateway with this face. `directory` is where its journal stands; `telemetry` says which collector
+    /// there is.
+    pub fn new(face: Face, directory: Option<PathBuf>, telemetry: Telemetry) -> Self {
+        let mut seed = [0; 8];
+        // Without randomness ids may repeat, which spoils a trace and nothing else.
+        let _ = getrandom::fill(&mut seed);
+        let core = Arc::new(HubCore {
+            wanted: AtomicU8::new(0),
+            kept: AtomicU8::new(KeptArguments::Off as u8),
+            random: AtomicU64::new(u64::from_le_bytes(seed)),
+            face,
+            directory,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            settings: Mutex::default(),
+            audience: Mutex::default(),
+            metrics: Arc::new(Metrics::new()),
+            telemetry,
+        });
+        if core.telemetry.traces.is_some() {
+            core.switch_on(TRACES);
+        }
+        if core.telemetry.metrics.is_some() {
+            core.switch_on(METRICS);
+        }
+        Self { core }
+    }
+
+    /// A hub that tells nobody, for verbs that serve no client.
+    pub fn off() -> Self {
+        Self::new(Face::Workbench, None, Telemetry::default())
+    }
+
+    /// Whether anybody wants to know what happens.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.core.wanted.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether spans are made.
+    pub fn traces(&self) -> bool {
+        self.core.wants(TRACES)
+    }
+
+    /// Puts the settings of a configuration in force.
+    pub fn apply(&self, journal: &Journal, secrets: &Redactor) {
+        *self.core.settings.lock() = HubSettings { journal: *journal, secrets: secrets.clone() };
+        self.core.kept.store(journal.arguments as u8, Ordering::Relaxed);
+        match journal.on && self.core.directory.is_some() {
+            true => self.core.switch_on(JOURNAL),
+            false => drop(self.core.wanted.fetch_and(!JOURNAL, Ordering::Relaxed)),
+        }
+    }
+
+    /// Begins to count; the metrics are [rendered](Metrics::render) whenever somebody asks.
+    pub fn count(&self) {
+        self.core.switch_on(METRICS);
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.core.metrics
+    }
+
+    /// Everything that happens from now on. From the first subscription on the last calls are kept.
+    pub fn subscribe(&self) -> Live {
+        let mut audience = self.core.audience.lock();
+        let audience = audience
+            .get_or_insert_with(|| Listeners { send: broadcast::channel(BEHIND).0, recent: VecDeque::new() });
+        let live =
+            Live { recent: audience.recent.iter().cloned().collect(), live: audience.send.subscribe() };
+        self.core.switch_on(LIVE);
+        live
+    }
+
+    /// Where an upstream of this group and name stands in the configuration.
+    pub fn path(&self, group: &Arc<str>, server: &Arc<str>) -> ServerPath {
+        self.core.path((group, server))
+    }
+
+    /// Begins to follow a client's request. `parent` is the trace context that it brings, raw, with the vendors' part.
+    pub fn begin(&self, asked: Inquiry, asker: Asker, parent: (Option<&str>, Option<&str>)) -> Box<Exchange> {
+        let trail = self.traces().then(|| self.core.trail(parent));
+        Box::new(Exchange::new(self.core.clone(), Moment::now(), asked, asker, trail))
+    }
+
+    /// Tells what happened now, or began at that moment.
+    pub fn tell(&self, began: Moment, fact: impl FnOnce() -> Fact) {
+        if self.is_on() {
+            self.core.tell(News::Fact(began, fact()));
+        }
+    }
+
+    /// Ends the hub: everything that was told is written, and the collector gets the rest, as far as both can be done
+    /// in time. Blocks until then.
+    pub fn close(&self) {
+        let until = Instant::now() + LONGEST_END;
+        let mut queue = self.core.queue.lock();
+        if queue.thread == ThreadState::Running {
+            queue.thread = ThreadState::Ending;
+            self.core.changed.notify_all();
+        }
+        while queue.thread == ThreadState::Ending {
+            if self.core.changed.wait_until(&mut queue, until).timed_out() {
+                return tracing::warn!("the journal could not be finished in time");
+            }
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let mut queue = self.core.queue.lock();
+        if queue.thread == ThreadState::Running {
+            queue.thread = ThreadState::Ending;
+            self.core.changed.notify_all();
+        }
+    }
+}
+
+impl HubCore {
+    fn wants(&self, bit: u8) -> bool {
+        self.wanted.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// What is kept of arguments.
+    pub(super) fn kept_arguments(&self) -> KeptArguments {
+        KeptArguments::ALL[usize::from(self.kept.load(Ordering::Relaxed))]
+    }
+
+    /// Where an upstream stands in the configuration. Those of toolman are known by their namespace alone.
+    pub(super) fn path(&self, (group, server): (&Arc<str>, &Arc<str>)) -> ServerPath {
+        let server = if self.face == Face::Toolman { "".into() } else { server.clone() };
+        ServerPath { group: group.clone(), server }
+    }
+
+    /// A number that nobody else has.
+    pub(super) fn random(&self) -> u64 {
+        // SplitMix64.
+        let mut mixed = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)).max(1)
+    }
+
+    fn trail(&self, (parent, state): (Option<&str>, Option<&str>)) -> Trail {
+        let parent = parent.and_then(Parent::read);
+        let fresh = || u128::from(self.random()) << 64 | u128::from(self.random());
+        let trace = parent.map_or_else(fresh, |parent| parent.trace);
+        let sampler = self.telemetry.sampler;
+        Trail {
+            trace,
+            span: self.random(),
+            parent: parent.map_or(0, |parent| parent.span),
+            sampled: sampler.samples(trace, parent),
+            state: parent.and(state).map(Into::into),
+        }
+    }
+
+    fn switch_on(self: &Arc<Self>, bit: u8) {
+        self.wanted.fetch_or(bit, Ordering::Relaxed);
+        let mut queue = self.queue.lock();
+        if queue.thread == ThreadState::None {
+            let core = self.clone();
+            let thread = std::thread::Builder::new().name("events".to_owned());
+            match thread.spawn(move || core.run()) {
+                Ok(_) => queue.thread = ThreadState::Running,
+                Err(error) => {
+                    self.wanted.store(0, Ordering::Relaxed);
+                    tracing::warn!("what happens cannot be followed: {error}");
+                }
+            }
+        }
+    }
+
+    /// Takes news for the thread. What does not fit is dropped, since whoever tells must not wait.
+    pub(super) fn tell(&self, news: News) {
+        let bytes = match &news {
+            News::Exchange(exchange) => {
+                let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
+                kept.map(|kept| kept.text.len()).sum()
+            }
+            News::Fact(..) => 0,
+        };
+        let mut queue = self.queue.lock();
+        if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {
+            queue.dropped += 1;
+            return;
+        }
+        queue.bytes += bytes;
+        queue.news.push(news);
+        if queue.news.len() == 1 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The thread.
+    fn run(self: Arc<Self>) {
+        let mut outlets = Outlets {
+            journal: self.directory.clone().map(JournalWriter::new),
+            exporter: Exporter::start(&self.telemetry, &self.metrics),
+        };
+        let mut dropped = 0;
+        loop {
+            let (news, ending) = {
+                let mut queue = self.queue.lock();
+                while queue.news.is_empty() && queue.thread == ThreadState::Running {
+                    self.changed.wait(&mut queue);
+                }
+                if queue.thread == ThreadState::Running {
+                    self.changed.wait_for(&mut queue, GATHER);
+                }
+                if queue.dropped > 0 && dropped == 0 {
+                    tracing::warn!("more happens than can be written: some of it is missing in the journal");
+                }
+                dropped += std::mem::take(&mut queue.dropped);
+                queue.bytes = 0;
+                (std::mem::take(&mut queue.news), queue.thread == ThreadState::Ending)
+            };
+            self.spread(news, &mut outlets);
+            if ending && self.queue.lock().news.is_empty() {
+                break;
+            }
+        }
+        if let Some(exporter) = outlets.exporter {
+            exporter.finish();
+        }
+        self.wanted.store(0, Ordering::Relaxed);
+        self.queue.lock().thread = ThreadState::Ended;
+        self.changed.notify_all();
+    }
+
+    /// Tells everybody who wants to know.
+    fn spread(&self, news: Vec<News>, outlets: &mut Outlets) {
+        let settings = self.settings.lock().clone();
+        let mut lines = Vec::new();
+        let (journal, live) = (self.wants(JOURNAL), self.wants(LIVE));
+        for news in news {
+            if self.wants(METRICS) {
+                self.metrics.note(&news);
+            }
+            if let (News::Exchange(exchange), Some(exporter)) = (&news, &outlets.exporter) {
+                exporter.take(exchange);
+            }
+            if journal || live {
+                words::happenings(news, self.face, &settings.secrets, |happening| {
+                    if journal {
+                        happening.write(&mut lines);
+                        lines.push(b'\n');
+                    }
+                    if live {
+                        self.announce(happening);
+                    }
+                });
+            }
+        }
+        if let Some(writer) = outlets.journal.as_mut().filter(|_| !lines.is_empty()) {
+            writer.append(&lines, settings.journal.limit);
+        }
+    }
+
+    fn announce(&self, happening: Happening) {
+        let happening = Arc::new(happening);
+        // Whoever subscribes meanwhile must find it among the last calls or hear of it, and not both.
+        if let Some(audience) = &mut *self.audience.lock() {
+            if let Fact::Call(_) = happening.fact {
+                if audience.recent.len() == RECENT {
+                    audience.recent.pop_front();
+                }
+                audience.recent.push_back(happening.clone());
+            }
+            let _ = audience.send.send(happening);
+        }
+    }
+}
+
+/// Where the thread puts what it is told, besides memory.
+struct Outlets {
+    journal: Option<JournalWriter>,
+    exporter: Option<Exporter>,
+}

@@ -1,0 +1,41 @@
+//! What happens in the gateway, told to whoever wants to know: the journal, metrics, traces, the console.
+//!
+//! ```text
+//! Reply ── Exchange ──┐                       ┌─▶ Metrics ──▶ GET /metrics, OTLP
+//! lifecycle ── Fact ──┼─▶ Hub (a queue) ═══▶ thread ─▶ Spans ──▶ OTLP
+//! reload ──── Fact ───┘                       ├─▶ Happening ─▶ journal files
+//!                                             └─▶ Happening ─▶ Live (the console), the last 500 calls
+//! ```
+//!
+//! The engine has one [`Hub`]. A request begins an [`Exchange`] there if anything is switched on, which is one load and
+//! a branch if not; the exchange ends with the answer. Servers and reloads tell the hub a [`Fact`]. Everything that
+//! costs time happens on the hub's thread: words, secrets, lines, counting, the disk.
+//!
+//! For readers: [`Hub::subscribe`] is what happens now and the last calls; [`JournalReader`] is what stands in the
+//! files of all processes, and whatever is appended to them; [`Tally`] counts happenings of either kind.
+//!
+//! Invariant: nobody who tells the hub something waits: what does not fit into its queue is dropped and counted.
+
+#![allow(dead_code, unused_imports, reason = "verbs and the console read what is written here")]
+
+pub mod environment;
+mod exchange;
+mod export;
+mod happening;
+mod hub;
+pub mod journal;
+pub mod metrics;
+mod otlp;
+mod redact;
+mod tally;
+mod trace;
+mod words;
+
+pub use self::exchange::{Asker, Carriage, Errand, Exchange, Inquiry, Moment, Network, OTHER, known_method};
+pub use self::happening::{
+    AnsweredCall, AnsweredOpen, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd,
+    ServerFailure, ServerPath, ServerStart, Subject, Who, face_name,
+};
+pub use self::hub::{Hub, Live};
+pub use self::journal::{JournalLine, JournalReader};
+pub use self::tally::{Tally, TallyRow, percentile};

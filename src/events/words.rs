@@ -1,0 +1,114 @@
+//! Makes happenings of what the hub is told: names in place of raw JSON, `${NAME}` in place of secrets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::exchange::{Errand, Exchange, Kept, MOST_KEPT};
+use super::happening::{AnsweredCall, AnsweredOpen, CallOutcome, Fact, Happening, Subject, Who};
+use super::hub::News;
+use super::redact::write_redacted;
+use crate::config::Redactor;
+use crate::config::locate::Face;
+use crate::json::write_string;
+
+/// Hands each happening that the news amount to on, in order. `secrets` are those of the configuration; what an
+/// upstream knows besides is hidden as well.
+pub(super) fn happenings(news: News, face: Face, secrets: &Redactor, mut hand_on: impl FnMut(Happening)) {
+    let pid = std::process::id();
+    match news {
+        News::Fact(began, fact) => {
+            hand_on(Happening { time: began.millis(), face, pid, fact: redacted(fact, secrets) });
+        }
+        News::Exchange(exchange) => {
+            let Exchange { begun, asker, opens, errands, took, error, .. } = *exchange;
+            let who = hidden(&asker.who, secrets);
+            if let Some(group) = opens {
+                // An upstream's `isError` is the only tool error that a call knows; an opening that failed is ours.
+                let outcome = match CallOutcome::of(error) {
+                    CallOutcome::ToolError => CallOutcome::Error,
+                    outcome => outcome,
+                };
+                let fact = Fact::Open(AnsweredOpen { who: who.clone(), group, ms: ms(took), outcome });
+                hand_on(Happening { time: begun.millis(), face, pid, fact });
+            }
+            for errand in errands {
+                let time = errand.begun.millis();
+                if let Some(call) = call(errand, &who, secrets) {
+                    hand_on(Happening { time, face, pid, fact: Fact::Call(call) });
+                }
+            }
+        }
+    }
+}
+
+fn call(errand: Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCall> {
+    let secrets = errand.by.as_ref().map_or(secrets, |by| &by.secrets);
+    let name = || own_name(&errand, secrets);
+    let subject = match errand.method {
+        "tools/call" => Subject::Tool(name()),
+        "resources/read" => Subject::Resource(name()),
+        "prompts/get" => Subject::Prompt(name()),
+        _ => return None,
+    };
+    let who = hidden(who, secrets);
+    let [arguments, result] = errand.kept.map(|kept| kept.map(|kept| shown(&kept, secrets)));
+    Some(AnsweredCall {
+        who,
+        server: errand.server,
+        subject,
+        ms: ms(errand.took.unwrap_or_default()),
+        outcome: CallOutcome::of(errand.error),
+        error: errand.error,
+        bytes_in: errand.bytes.0,
+        bytes_out: errand.bytes.1,
+        arguments,
+        result,
+    })
+}
+
+/// The upstream's own name for what was asked for, without secrets.
+pub(super) fn own_name(errand: &Errand, secrets: &Redactor) -> Box<str> {
+    let raw = errand.name.as_deref().unwrap_or_default();
+    match raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) if !inner.contains('\\') => secrets.redact(inner).into(),
+        _ => secrets.redact(&serde_json::from_str::<String>(raw).unwrap_or_default()).into(),
+    }
+}
+
+/// The client, without secrets in its name.
+fn hidden(who: &Arc<Who>, secrets: &Redactor) -> Arc<Who> {
+    match secrets.redact(&who.client) {
+        std::borrow::Cow::Borrowed(_) => who.clone(),
+        std::borrow::Cow::Owned(client) => Arc::new(Who { client: client.into(), ..(**who).clone() }),
+    }
+}
+
+/// A fact without secrets. Reasons have been looked at where they were found; the configuration's own secrets are
+/// hidden once more, because they cost nothing here.
+fn redacted(mut fact: Fact, secrets: &Redactor) -> Fact {
+    match &mut fact {
+        Fact::Fail(failure) => failure.reason = secrets.redact(&failure.reason).into(),
+        Fact::End(end) | Fact::Crash(end) => end.reason = secrets.redact(&end.reason).into(),
+        _ => {}
+    }
+    fact
+}
+
+/// What stands in the journal for a value: the value, or its beginning if it is too long.
+fn shown(kept: &Kept, secrets: &Redactor) -> Box<str> {
+    let mut json = Vec::with_capacity(kept.text.len());
+    write_redacted(&mut json, &kept.text, secrets);
+    let json = String::from_utf8(json).expect("written from UTF-8 texts");
+    if kept.whole <= MOST_KEPT {
+        return json.into();
+    }
+    let mut out = format!("{{\"truncated\":{},\"text\":", kept.whole).into_bytes();
+    write_string(&mut out, &json[..json.floor_char_boundary(MOST_KEPT)]);
+    out.push(b'}');
+    String::from_utf8(out).expect("written from UTF-8 texts").into()
+}
+
+/// A time in milliseconds, as the journal tells it: to the microsecond.
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
+}
