@@ -17,9 +17,9 @@ use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
 use crate::events::{JournalReader, journal};
-use crate::gateway::{Gateway, finish_events};
 use crate::gateway::console::{Console, Door, KeyFile};
 use crate::gateway::http::Rules;
+use crate::gateway::{Gateway, finish_events};
 
 /// What the command line asks for.
 pub(super) struct ConsoleOrder {

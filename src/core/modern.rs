@@ -69,7 +69,13 @@ impl LastModern {
         self.0.lock().clone()
     }
 
-    fn client(&self, params: Node<'_>, name: &str, capabilities: &str, server: &'static str) -> Arc<ModernClient> {
+    fn client(
+        &self,
+        params: Node<'_>,
+        name: &str,
+        capabilities: &str,
+        server: &'static str,
+    ) -> Arc<ModernClient> {
         let mut last = self.0.lock();
         let is_same = |client: &&Arc<ModernClient>| {
             *client.name == *name && *client.capabilities == *capabilities && client.server == server
@@ -406,7 +412,7 @@ mod tests {
     fn results_are_completed_and_keep_what_they_had() {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
-                client: Arc::new(ModernClient::new("", "{}", "toolman")),
+                client: Arc::new(ModernClient::new("", "", "{}", "toolman")),
                 log_level: None,
                 params: None,
                 cacheable: true,

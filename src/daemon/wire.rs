@@ -246,9 +246,15 @@ mod tests {
         for request in sessions.into_iter().chain([console, Wish::Status, Wish::Stop]) {
             assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
         }
-        for broken in
-            [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"console\0toolman\0", b"stop"]
-        {
+        for broken in [
+            &b""[..],
+            b"\0",
+            b"other\0",
+            b"session\0",
+            b"session\0mcp-workbench\0f\0d\0x\0\0",
+            b"console\0toolman\0",
+            b"stop",
+        ] {
             assert_eq!(Wish::decode(broken), None, "{broken:?}");
         }
         let too_long = [0xff; 8];

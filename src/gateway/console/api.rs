@@ -118,14 +118,18 @@ impl Console {
         let _ = builder.serve_connection(TokioIo::new(connection), service).await;
     }
 
-    async fn answer(self: &Arc<Self>, request: Request<&mut Incoming>) -> Result<Response<AnnexBody>, Refused> {
+    async fn answer(
+        self: &Arc<Self>,
+        request: Request<&mut Incoming>,
+    ) -> Result<Response<AnnexBody>, Refused> {
         let plain = |(status, words): (StatusCode, &str)| (status, words.to_owned());
         self.door.check_host(request.uri(), request.headers()).map_err(plain)?;
         let path = request.uri().path().strip_prefix(ROOT).unwrap_or_default().to_owned();
         if let Some(path) = path.strip_prefix("/api") {
             self.door.check_origin(request.headers()).map_err(plain)?;
             let pass = self.door.pass(request.headers());
-            let pass = pass.ok_or_else(|| (StatusCode::UNAUTHORIZED, "a key or token is needed".to_owned()))?;
+            let pass =
+                pass.ok_or_else(|| (StatusCode::UNAUTHORIZED, "a key or token is needed".to_owned()))?;
             return self.api(path, request, pass).await;
         }
         let file = files::find(&path).ok_or_else(nothing_here)?;
@@ -157,7 +161,10 @@ impl Console {
             "/kept" => self.kept(&query.get("call"), &pass)?,
             "/restart" | "/stop" => {
                 if pass.groups.is_some() {
-                    return Err((StatusCode::FORBIDDEN, "this token cannot start or stop servers".to_owned()));
+                    return Err((
+                        StatusCode::FORBIDDEN,
+                        "this token cannot start or stop servers".to_owned(),
+                    ));
                 }
                 let order: Order = parsed(&read(&head.headers, body).await?)?;
                 self.order(path, &order.id, &pass)?
@@ -193,7 +200,8 @@ impl Console {
         let entry = self.entry(id, pass)?;
         match path {
             "/stop" => by_hand::stop(&entry.upstream),
-            _ => by_hand::restart(&entry.upstream).map_err(|error| (StatusCode::CONFLICT, error.to_string()))?,
+            _ => by_hand::restart(&entry.upstream)
+                .map_err(|error| (StatusCode::CONFLICT, error.to_string()))?,
         }
         Ok(json!({}))
     }
@@ -205,7 +213,9 @@ impl Console {
         let searched = spawn_blocking(move || {
             let (mut total, mut version, mut tools) = (0, 0, Vec::new());
             for (house, survey, file) in files {
-                let id = |(group, server): &ServerPlace, tool: &str| json!([house, group, server, tool]).to_string();
+                let id = |(group, server): &ServerPlace, tool: &str| {
+                    json!([house, group, server, tool]).to_string()
+                };
                 let (skipped, most) = (from.saturating_sub(total), TOOLS_AT_ONCE - tools.len());
                 let mut survey = survey.lock();
                 let mut found = survey.rows(&file, &words, (skipped, most), id, shows_server);
@@ -242,7 +252,8 @@ impl Console {
         let (house, place, name) = tool_id(&wanted.id)?;
         let houses = self.houses();
         let (_, survey, file) = self.file(house, pass)?;
-        let station = houses.get(house).and_then(|house| self.station(house, pass)).ok_or_else(no_such_tool)?;
+        let station =
+            houses.get(house).and_then(|house| self.station(house, pass)).ok_or_else(no_such_tool)?;
         let (gateway, face, workspace) = (file.gateway.clone(), file.face.clone(), file.workspace.clone());
         let (of_tool, wanted_tool) = (place.clone(), name.clone());
         let is_there = spawn_blocking(move || {
@@ -265,7 +276,8 @@ impl Console {
     /// What is kept of a call's arguments and result.
     fn kept(&self, number: &str, pass: &Pass) -> Result<Value, Refused> {
         let call = number.parse().ok().and_then(|number| self.record.lock().call(number, pass));
-        let happening = call.ok_or_else(|| (StatusCode::NOT_FOUND, "this call is no longer kept".to_owned()))?;
+        let happening =
+            call.ok_or_else(|| (StatusCode::NOT_FOUND, "this call is no longer kept".to_owned()))?;
         let Fact::Call(call) = &happening.fact else { return Err(nothing_here()) };
         Ok(json!({"arguments": call.arguments, "result": call.result}))
     }
@@ -296,7 +308,8 @@ async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Refused
 }
 
 fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
-    serde_json::from_slice(body).map_err(|error| (StatusCode::BAD_REQUEST, format!("this is not understood: {error}")))
+    serde_json::from_slice(body)
+        .map_err(|error| (StatusCode::BAD_REQUEST, format!("this is not understood: {error}")))
 }
 
 /// The parameters after the `?` of an address.

@@ -103,7 +103,11 @@ impl Door {
     }
 
     /// Refuses whoever calls us by a name that is not ours.
-    pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    pub(super) fn check_host(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
         self.guard.admit_host(uri, headers).map(drop)
     }
 
@@ -118,7 +122,8 @@ impl Door {
             Ok(None) => true,
             Ok(Some(origin)) => {
                 let rest = origin.strip_prefix("http://");
-                let rest = rest.or_else(|| origin.strip_prefix("https://").filter(|_| self.asks_for_tokens()));
+                let rest =
+                    rest.or_else(|| origin.strip_prefix("https://").filter(|_| self.asks_for_tokens()));
                 rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
             }
             Err(_) => false,

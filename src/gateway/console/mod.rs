@@ -28,8 +28,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
 
 pub use self::door::{Door, KeyFile, Pass};
-pub use self::premises::{FileProblem, House};
 use self::premises::{Around, Desk, ServerEntry};
+pub use self::premises::{FileProblem, House};
 use self::record::Record;
 use self::survey::{Outlook, Survey, SurveyedFile};
 use super::Gateway;
@@ -111,7 +111,11 @@ impl Console {
     }
 
     /// A console of what runs in these houses.
-    pub fn live(door: Door, face: Face, houses: impl Fn() -> Vec<House> + Send + Sync + 'static) -> Arc<Self> {
+    pub fn live(
+        door: Door,
+        face: Face,
+        houses: impl Fn() -> Vec<House> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let console = Self::new(door, face, true, Box::new(houses));
         console.hear(&console.houses());
         console
@@ -232,7 +236,11 @@ impl Console {
 
     /// The processes of this machine, as they were a moment ago, and what servers offered then. Both are looked
     /// up beside the messages.
-    fn look(self: &Arc<Self>, houses: &[House], pass: &Pass) -> (Option<Arc<ProcessTable>>, Option<Arc<Vec<Outlook>>>) {
+    fn look(
+        self: &Arc<Self>,
+        houses: &[House],
+        pass: &Pass,
+    ) -> (Option<Arc<ProcessTable>>, Option<Arc<Vec<Outlook>>>) {
         let processes = {
             let mut looked = self.processes.lock();
             if self.live && looked.is_due() {
@@ -256,7 +264,8 @@ impl Console {
             spawn_blocking(move || {
                 let looked = files.iter().map(|(_, survey, file)| survey.lock().look(file));
                 let found = Some(Arc::new(looked.collect()));
-                if let Some((_, place)) = console.outlooks.lock().iter_mut().find(|(other, _)| *other == pass) {
+                if let Some((_, place)) = console.outlooks.lock().iter_mut().find(|(other, _)| *other == pass)
+                {
                     place.found = found;
                 }
             });
@@ -298,7 +307,8 @@ async fn listen(record: Arc<Mutex<Record>>, engine: Weak<Engine>, first: Live) {
                 let Some(engine) = engine.upgrade() else { return };
                 let again = engine.events.subscribe();
                 live = again.live;
-                let is_last = |other: &Arc<Happening>| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, other));
+                let is_last =
+                    |other: &Arc<Happening>| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, other));
                 let known = again.recent.iter().rposition(is_last).map_or(0, |at| at + 1);
                 for happening in again.recent.into_iter().skip(known) {
                     last = Some(happening.clone());

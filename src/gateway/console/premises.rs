@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::super::Gateway;
 use super::door::Pass;
 use super::record::Record;
 use super::survey::Outlook;
-use super::super::Gateway;
 use crate::core::engine::Engine;
 use crate::core::process::ProcessTable;
 use crate::core::upstream::{Upstream, by_hand};
@@ -105,7 +105,9 @@ pub(super) fn servers(
         };
         if let (Some(gateway), Some(workspace)) = (&house.gateway, workspace(house)) {
             let face = gateway.faces.whole();
-            for declared in face.servers().iter().filter(|declared: &&Declared<'_>| pass.admits(declared.group)) {
+            for declared in
+                face.servers().iter().filter(|declared: &&Declared<'_>| pass.admits(declared.group))
+            {
                 let instances: Vec<Arc<Upstream>> = take(declared.group, declared.key);
                 match instances.is_empty() {
                     true => push(vec![gateway.upstream(&workspace, declared)]),
@@ -181,7 +183,9 @@ impl ServerEntry {
         let live = around.processes.is_some();
         let redactor = self.house.engine.secrets_of(&self.upstream);
         let stderr: Vec<_> = match live {
-            true => self.upstream.usage.stderr().iter().map(|line| redactor.redact(line).into_owned()).collect(),
+            true => {
+                self.upstream.usage.stderr().iter().map(|line| redactor.redact(line).into_owned()).collect()
+            }
             false => Vec::new(),
         };
         let pid = self.upstream.usage.pid().filter(|_| live && matches!(state, "starting" | "running"));

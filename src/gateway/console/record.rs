@@ -245,7 +245,9 @@ impl Record {
         let mut spreads = vec![Spread::default(); slots];
         let (mut latest_ok, mut latest_failed, mut latest) = (0, 0, Spread::default());
         for second in self.seen_by(pass).flat_map(|(_, group)| &group.seconds) {
-            let Some(slot) = second.at.checked_sub(begin).map(|past| (past / PER_SLOT) as usize) else { continue };
+            let Some(slot) = second.at.checked_sub(begin).map(|past| (past / PER_SLOT) as usize) else {
+                continue;
+            };
             let slot = slot.min(slots - 1);
             ok[slot] += second.ok;
             failed[slot] += second.failed;
@@ -373,8 +375,14 @@ mod tests {
         assert_eq!(record.visitors(&pass).len(), 1);
         assert!(record.call(0, &pass).is_some() && record.call(1, &pass).is_none());
         let plot = record.plot(&pass, 1_001_000);
-        assert_eq!(plot["failed"].as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>(), 5);
-        assert_eq!(record.totals(&only("none")), json!({"calls": 0, "errors": 0, "since": null, "busy": [], "slow": []}));
+        assert_eq!(
+            plot["failed"].as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>(),
+            5
+        );
+        assert_eq!(
+            record.totals(&only("none")),
+            json!({"calls": 0, "errors": 0, "since": null, "busy": [], "slow": []})
+        );
         assert_eq!(record.totals(&ALL)["errors"], 10);
     }
 
@@ -405,11 +413,14 @@ mod tests {
             record.add(call(now - ago * 1000, "dev", ms, outcome));
         }
         let plot = record.plot(&ALL, now);
-        let sum = |key: &str| plot[key].as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>();
+        let sum =
+            |key: &str| plot[key].as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>();
         assert_eq!((sum("ok"), sum("failed")), (3, 1));
         let latest = &plot["latest"];
         assert_eq!((&latest["ok"], &latest["failed"]), (&json!(2), &json!(1)));
-        let near = |key: &str, expected: f64| (latest[key].as_f64().expect("a number") / expected - 1.0).abs() < 0.05;
+        let near = |key: &str, expected: f64| {
+            (latest[key].as_f64().expect("a number") / expected - 1.0).abs() < 0.05
+        };
         assert!(near("p50", 100.0) && near("p95", 100.0), "{latest}");
         let quiet = record.plot(&ALL, now + 60_000);
         assert_eq!(quiet["latest"]["p50"], Value::Null);

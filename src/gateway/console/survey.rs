@@ -121,7 +121,8 @@ impl Survey {
             })
         };
         if words.is_empty() {
-            let all = self.servers.iter().flat_map(|(place, tools)| tools.iter().map(move |tool| (place, tool)));
+            let all =
+                self.servers.iter().flat_map(|(place, tools)| tools.iter().map(move |tool| (place, tool)));
             let total: usize = self.servers.iter().map(|(_, tools)| tools.len()).sum();
             return json!({"total": total, "tools": all.skip(from).take(most).map(row).collect::<Vec<_>>()});
         }

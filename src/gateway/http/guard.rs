@@ -89,10 +89,7 @@ pub fn is_host(text: &str) -> bool {
 /// The token that the request carries; `Err` if it carries none of the configured ones.
 ///
 /// Every configured token is compared, each in a time that does not depend on where the texts differ.
-pub(in crate::gateway) fn authenticate(
-    tokens: &[Arc<Token>],
-    headers: &HeaderMap,
-) -> Result<Arc<Token>, ()> {
+pub(in crate::gateway) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result<Arc<Token>, ()> {
     let given = bearer(headers).ok_or(())?.as_bytes();
     let mut found = None;
     for token in tokens {
@@ -113,7 +110,10 @@ pub(in crate::gateway) fn bearer(headers: &HeaderMap) -> Option<&str> {
 pub(in crate::gateway) struct Repeated;
 
 /// The value of a header that may occur only once.
-pub(in crate::gateway) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
+pub(in crate::gateway) fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, Repeated> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -40,10 +40,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::budget::Budget;
 pub(super) use self::body::read as read_body;
-pub use self::guard::{is_host, is_origin};
+use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
+pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
