@@ -8,7 +8,6 @@ mod cli;
 mod client_files;
 mod config;
 mod core;
-#[cfg(unix)]
 mod daemon;
 mod edit;
 mod events;

@@ -219,7 +219,8 @@ impl Client {
         out.extend_from_slice(b"}\n");
     }
 
-    fn send(&mut self, mut bytes: &[u8]) {
+    /// Writes bytes as they are.
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self.stdin().write(bytes) {
                 Ok(count) => bytes = &bytes[count..],

@@ -31,6 +31,7 @@ fn memory() {
     let shim = Memory {
         rss: median(shims.iter().map(|shim| shim.rss)),
         pss: median(shims.iter().map(|shim| shim.pss)),
+        ..Memory::default()
     };
     for (shape, calls) in [(Shape::Echo(100), 50_000), (Shape::Echo(1_000_000), 100)] {
         client.calls(&Call::new(scene::call(Way::Registered, ALL), shape), calls, 64);

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rmcp::model::{
@@ -15,11 +16,19 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::roles::each_line;
-use crate::scene;
+use crate::{scene, system};
 
 /// Copies bytes: one thread a direction.
 pub(crate) fn bytes() {
-    let (to, from) = upstream();
+    copy_between(upstream());
+}
+
+/// The same before the gateway.
+pub(crate) fn before(file: &str) {
+    copy_between(piped(system::own_session(&mut scene::gateway_at(Path::new(file), "dynamic"))));
+}
+
+fn copy_between((to, from): (ChildStdin, ChildStdout)) {
     let upward = std::thread::spawn(move || copy(std::io::stdin().lock(), to));
     copy(from, std::io::stdout().lock());
     let _ = upward.join();
@@ -108,13 +117,14 @@ fn flush(out: &mut Vec<u8>, more: bool, to: &mut impl Write) -> bool {
     written.is_ok()
 }
 
-#[allow(clippy::zombie_processes, reason = "it ends with its input, and we with it")]
 fn upstream() -> (ChildStdin, ChildStdout) {
-    let mut child = scene::upstream(1)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("this executable starts");
+    piped(&mut scene::upstream(1))
+}
+
+#[allow(clippy::zombie_processes, reason = "it ends with its input, and we with it")]
+fn piped(command: &mut Command) -> (ChildStdin, ChildStdout) {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the executable starts");
     (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"))
 }
 

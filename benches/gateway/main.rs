@@ -7,6 +7,7 @@
 mod bridges;
 mod calls;
 mod client;
+mod daemon;
 mod footprint;
 mod http;
 mod inside;
@@ -52,6 +53,7 @@ fn main() {
         ("model", model::measure),
         ("http", http::measure),
         ("footprint", footprint::measure),
+        ("daemon", daemon::measure),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| *chosen == name) {
             group(effort);

@@ -38,7 +38,13 @@ pub(crate) fn play(arguments: &[String]) {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match &*arguments {
         ["upstream", era, tools] => upstream(Era::named(era), tools.parse().expect("a number of tools")),
+        ["counted", file, era, tools] => {
+            let starts = std::fs::File::options().create(true).append(true).open(file);
+            starts.and_then(|mut file| file.write_all(b"started\n")).expect("a file that can be written");
+            upstream(Era::named(era), tools.parse().expect("a number of tools"));
+        }
         ["bytes"] => limits::bytes(),
+        ["before", file] => limits::before(file),
         ["envelope"] => limits::envelope(),
         ["rmcp"] => limits::rmcp(),
         ["constant", size] => bridges::constant(size.parse().expect("a size")),
@@ -53,7 +59,8 @@ pub(crate) fn play(arguments: &[String]) {
     }
 }
 
-/// A server with so many tools, all alike: `size` asks for a text of that length, `text` is sent back.
+/// A server with so many tools, all alike: `size` asks for a text of that length, `text` is sent back, `never` for no
+/// answer.
 fn upstream(era: Era, tools: usize) {
     let modern = era == Era::Modern;
     let (complete, kept): (&[u8], &[u8]) = match era {
@@ -69,9 +76,14 @@ fn upstream(era: Era, tools: usize) {
     let mut out = Vec::new();
     each_line(std::io::stdin().lock(), |line, more| {
         if let Some(id) = number_after(line, b"\"id\":") {
+            let answered = out.len();
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
             out.extend_from_slice(id);
             let head = &line[..line.len().min(400)];
+            if memmem::find(head, b"\"never\":true").is_some() {
+                out.truncate(answered);
+                return write(&mut out, more);
+            }
             // A subscription that is refused is not tried again.
             let unknown = if modern { &b"\"subscriptions/listen\""[..] } else { b"\"server/discover\"" };
             if memmem::find(head, unknown).is_some() {

@@ -62,8 +62,13 @@ pub(crate) fn role(arguments: &[&str]) -> Command {
 
 /// The gateway in front of a configuration file.
 pub(crate) fn gateway(file: &File, mode: &str) -> Command {
+    gateway_at(&file.0, mode)
+}
+
+/// The gateway in front of the configuration file at this path.
+pub(crate) fn gateway_at(file: &Path, mode: &str) -> Command {
     let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
-    command.arg("--config").arg(&file.0).args(["--tool-mode", mode]);
+    command.arg("--config").arg(file).args(["--tool-mode", mode]);
     command
 }
 
@@ -122,9 +127,20 @@ impl File {
     }
 
     /// The same with upstreams of this era.
-    pub(crate) fn of(era: Era, Size(toolboxes, servers, tools): Size) -> Self {
+    pub(crate) fn of(era: Era, size: Size) -> Self {
+        let tools = size.2.to_string();
+        Self::written(&["upstream", era.name(), &tools], size)
+    }
+
+    /// One whose upstreams add a line to this file whenever they start.
+    pub(crate) fn counted(starts: &Path, size: Size) -> Self {
+        let (starts, tools) = (starts.to_str().expect("a plain path"), size.2.to_string());
+        Self::written(&["counted", starts, Era::Legacy.name(), &tools], size)
+    }
+
+    fn written(role: &[&str], Size(toolboxes, servers, _): Size) -> Self {
         let program = std::env::current_exe().expect("it runs");
-        let arguments = [roles::ARGUMENT, "upstream", era.name(), &tools.to_string()];
+        let arguments: Vec<&str> = [roles::ARGUMENT].iter().chain(role).copied().collect();
         let server = json!({"command": program, "args": arguments});
         let servers: serde_json::Map<_, _> =
             (0..servers).map(|number| (format!("server{number}"), server.clone())).collect();
@@ -183,7 +199,8 @@ impl Drop for File {
     }
 }
 
+/// A command of an executable.
 #[allow(clippy::disallowed_methods, reason = "a benchmark starts its own parts")]
-fn program(path: &Path) -> Command {
+pub(crate) fn program(path: &Path) -> Command {
     Command::new(path)
 }

@@ -1,8 +1,11 @@
 //! What the system knows of processes, and waiting for pipes.
-#![allow(unsafe_code, reason = "fcntl, poll and limits")]
+#![allow(unsafe_code, reason = "fcntl, poll, limits, sessions and signals")]
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Switches a pipe to non-blocking.
@@ -62,6 +65,8 @@ pub(crate) struct Memory {
     pub(crate) rss: f64,
     /// Resident, shared pages in parts.
     pub(crate) pss: f64,
+    /// What no file stands behind.
+    pub(crate) anonymous: f64,
 }
 
 /// Memory of a process.
@@ -71,7 +76,55 @@ pub(crate) fn memory(pid: u32) -> Memory {
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse().ok()
     };
-    Memory { rss: field("Rss:").unwrap_or(f64::NAN), pss: field("Pss:").unwrap_or(f64::NAN) }
+    let field = |name: &str| field(name).unwrap_or(f64::NAN);
+    Memory { rss: field("Rss:"), pss: field("Pss:"), anonymous: field("Anonymous:") }
+}
+
+/// A process and all that it started, and these.
+pub(crate) fn tree(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = all.get(at) {
+        all.extend(children(*pid));
+        at += 1;
+    }
+    all
+}
+
+/// Memory of a tree in KB, shared pages in parts.
+pub(crate) fn memory_of_tree(pid: u32) -> f64 {
+    tree(pid).into_iter().map(|pid| memory(pid).pss).filter(|pss| pss.is_finite()).sum()
+}
+
+/// How many daemons serve this directory.
+pub(crate) fn daemons_in(directory: &Path) -> usize {
+    let all = fs::read_dir("/proc").expect("there is one").flatten();
+    let lines = all.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    let directory = directory.to_string_lossy();
+    lines.filter(|line| line.contains("daemon-process") && line.contains(&*directory)).count()
+}
+
+/// Whether a process is there, and is no zombie.
+pub(crate) fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// Starts a program in a session of its own, as the daemon is: schedulers share the processors out by session.
+pub(crate) fn own_session(command: &mut Command) -> &mut Command {
+    // SAFETY: a system call between fork and exec that touches no memory.
+    unsafe {
+        command.pre_exec(|| match libc::setsid() {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// Kills a process.
+pub(crate) fn kill(pid: u32) {
+    // SAFETY: sends a signal, touches no memory.
+    let done = unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+    assert_eq!(done, 0, "it is ours");
 }
 
 /// The children of a process.

@@ -16,6 +16,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
+use crate::daemon::Stream;
 use crate::events::{JournalReader, journal};
 use crate::gateway::console::{Console, Door, KeyFile};
 use crate::gateway::http::Rules;
@@ -164,14 +165,8 @@ async fn accept(listener: &TcpListener, face: Face, state: &Path, own: Option<&A
 }
 
 /// A connection to the daemon on which it serves its console, if a daemon runs.
-#[cfg(unix)]
-async fn daemon(world: &World, face: Face, state: &Path) -> Option<tokio::net::UnixStream> {
+async fn daemon(world: &World, face: Face, state: &Path) -> Option<Stream> {
     world.daemons().find().await.ok()??.console(face, state).await
-}
-
-#[cfg(not(unix))]
-async fn daemon(_: &World, _: Face, _: &Path) -> Option<TcpStream> {
-    None
 }
 
 impl World {

@@ -105,16 +105,9 @@ pub(super) fn examine(
 }
 
 /// Why the daemon cannot be used, if it cannot.
-#[cfg(unix)]
 fn daemon_problem(world: &World) -> Option<String> {
     let checked = runtime().ok()?.block_on(world.daemons().check());
     checked.err().map(|problem| problem.to_string())
-}
-
-/// Why the daemon cannot be used, if it cannot.
-#[cfg(not(unix))]
-fn daemon_problem(_world: &World) -> Option<String> {
-    Some(super::NO_DAEMON_HERE.to_owned())
 }
 
 /// A finding in words.

@@ -5,16 +5,13 @@
 //! shows the request or the server that it is about, wherever it was written.
 
 use std::fmt::{self, Write as _};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 #[cfg(unix)]
-use std::{
-    fs::{self, File},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-#[cfg(unix)]
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -25,7 +22,6 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use crate::core::LIFE;
-#[cfg(unix)]
 use crate::text::date::rfc3339;
 
 /// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
@@ -54,7 +50,6 @@ pub(super) fn start(level: LevelFilter, life: bool, wanted: Option<String>) {
 }
 
 /// Logs what the daemon does into a file; into nothing if that cannot be written.
-#[cfg(unix)]
 pub(super) fn start_in(log: Option<&Path>) {
     let file = Mutex::new(log.and_then(LogFile::open));
     let write = move |line: &str| {
@@ -67,7 +62,6 @@ pub(super) fn start_in(log: Option<&Path>) {
 }
 
 /// A log of limited size, which has one predecessor.
-#[cfg(unix)]
 struct LogFile {
     path: PathBuf,
     file: File,
@@ -77,22 +71,28 @@ struct LogFile {
 }
 
 /// The most bytes of the daemon's log.
-#[cfg(unix)]
 const LARGEST_LOG: u64 = 10_000_000;
 
-#[cfg(unix)]
 impl LogFile {
     fn open(path: &Path) -> Option<Self> {
         Self::limited(path, LARGEST_LOG).ok()
     }
 
     fn limited(path: &Path, limit: u64) -> io::Result<Self> {
-        if let Some(directory) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        }
+        let (mut directories, mut options) = (fs::DirBuilder::new(), File::options());
+        directories.recursive(true);
+        options.create(true).append(true);
         // A link could lead to somebody else's file.
-        let flags = libc::O_NOFOLLOW;
-        let file = File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+        #[cfg(unix)]
+        {
+            directories.mode(0o700);
+            options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        }
+        if let Some(directory) = path.parent() {
+            directories.create(directory)?;
+        }
+        let file = options.open(path)?;
+        #[cfg(unix)]
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         let size = file.metadata()?.len();
         Ok(Self { path: path.to_owned(), file, size, limit })

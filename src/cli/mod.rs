@@ -20,10 +20,8 @@ mod load;
 mod lock;
 mod logging;
 mod login;
-#[cfg(unix)]
 mod relay;
 mod reload;
-#[cfg(unix)]
 mod residents;
 mod schema;
 mod screen;
@@ -32,7 +30,6 @@ mod serve;
 mod serve_http;
 mod shape;
 mod shell;
-#[cfg(unix)]
 mod status;
 mod version;
 
@@ -56,10 +53,6 @@ use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
 use crate::events::{self, Hub};
 use crate::known_clients::KnownClient;
-
-/// Why there is no daemon on systems that we have none for.
-#[cfg(not(unix))]
-const NO_DAEMON_HERE: &str = "this system has none yet";
 
 /// The heading of the options that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
@@ -128,7 +121,6 @@ enum Verb {
         server: String,
     },
     /// Show the daemon, its sessions and its servers
-    #[cfg(unix)]
     #[command(display_order = 72)]
     Status,
     /// Show what happens, in the browser: servers, tools, calls
@@ -142,11 +134,9 @@ enum Verb {
         no_open: bool,
     },
     /// End all daemons of this user, and their servers
-    #[cfg(unix)]
     #[command(display_order = 73)]
     Stop,
     /// Be the daemon, which sessions start by themselves
-    #[cfg(unix)]
     #[command(hide = true)]
     DaemonProcess {
         /// Where its socket is
@@ -263,7 +253,6 @@ pub fn main(face: Face) -> ExitCode {
         && !arguments.quiet;
     match &arguments.verb {
         // The daemon lets go of every descriptor before it opens one of its own, its log included.
-        #[cfg(unix)]
         Some(Verb::DaemonProcess { .. }) => {}
         _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
     }
@@ -316,11 +305,8 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
     }
     match &arguments.verb {
         Some(Verb::Demo { wire }) => demo::demo(face, &world, (manner, screen), *wire),
-        #[cfg(unix)]
         Some(Verb::Status) => status::status(&world, manner, screen),
-        #[cfg(unix)]
         Some(Verb::Stop) => status::stop(&world, manner),
-        #[cfg(unix)]
         Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! The process that a client starts when the file says `"daemon": true`: hands the session to the daemon, and
 //! says why if it cannot.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -56,12 +57,19 @@ pub(super) async fn relay(
 impl World {
     /// This user's daemons.
     pub(super) fn daemons(&self) -> Daemons {
-        let runtime = self.variable("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
-        let temporary = self.variable("TMPDIR").filter(|path| !path.is_empty()).unwrap_or("/tmp".to_owned());
-        Daemons {
-            place: DaemonPlace::new(runtime.as_deref(), temporary.as_ref(), daemon::user()),
-            log: self.state_directory().map(|state| state.join("mcp-workbench").join("daemon.log")),
-            launcher: Launcher::new(),
+        let state = self.state_directory().map(|state| state.join("mcp-workbench"));
+        let log = state.as_ref().map(|state| state.join("daemon.log"));
+        let launcher = Launcher::new();
+        if let Some(state) = state.filter(|_| cfg!(windows)) {
+            let place = DaemonPlace::at(state.join("daemon"));
+            return Daemons { place, elsewhere: Vec::new(), log, launcher };
         }
+        let runtime = self.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let temporary = if cfg!(windows) { "TEMP" } else { "TMPDIR" };
+        let temporary = self.variable(temporary).filter(|path| !path.is_empty());
+        let temporary = PathBuf::from(temporary.unwrap_or_else(|| "/tmp".to_owned()));
+        let (runtime, user) = (runtime.as_deref(), daemon::user());
+        let place = DaemonPlace::new(runtime, &temporary, user);
+        Daemons { elsewhere: place.elsewhere(runtime, &temporary, user), place, log, launcher }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -34,7 +33,10 @@ use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::Resident;
-use crate::daemon::{ACCEPTED, Confinement, DaemonPlace, Handover, Wish, greet, read_request, refuse};
+use crate::daemon::{
+    ACCEPTED, Confinement, DaemonPlace, Handover, Listener, Peer, Stream, Wish, greet, read_request, refuse,
+    split, take_over,
+};
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
 use crate::gateway::http::Rules;
@@ -50,16 +52,15 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 
 /// Runs the daemon, which a relay has started, to its end.
 pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure> {
-    let (listener, lock) = daemon::take_over()?;
+    let inherited = take_over()?;
     logging::start_in(log);
     daemon::raise_open_files();
     let runtime = runtime()?;
     let host = Arc::new(Host::new(DaemonPlace::at(directory))?);
     runtime.block_on(async {
-        listener.set_nonblocking(true)?;
-        let listener = UnixListener::from_std(listener)?;
+        let listener = Listener::open(inherited, &host.place)?;
         host.serve(&listener, signal()?).await;
-        host.end(&listener, &lock).await;
+        host.end(&listener).await;
         io::Result::Ok(())
     })?;
     runtime.shutdown_background();
@@ -80,9 +81,18 @@ pub(super) struct Host {
     ending: watch::Sender<bool>,
     /// When the daemon ends if no session comes before that.
     idle_end: Mutex<Option<Instant>>,
+    /// The sockets of other builds' daemons that were there before this one. Names tell older daemons from
+    /// newer ones where clocks may be set back.
+    older: Vec<PathBuf>,
     /// The consoles that somebody has looked at, by face and by where their key is.
     consoles: Mutex<HashMap<(&'static str, PathBuf), Arc<Console>>>,
 }
+
+/// The variables that name a user's home directories, the home itself first.
+const HOMES: [&str; 5] = match cfg!(windows) {
+    true => ["USERPROFILE", "APPDATA", "LOCALAPPDATA", "HOMEDRIVE", "HOMEPATH"],
+    false => ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"],
+};
 
 /// What sessions have in common that may share servers: the face, the file, and the home directories.
 type PoolKey = (&'static str, PathBuf, Vec<Option<OsString>>);
@@ -117,7 +127,7 @@ type Renewals = Vec<(Arc<Gateway>, Configured)>;
 /// A file that was read for a session.
 struct Loaded {
     loader: Loader,
-    umask: u32,
+    umask: Option<u32>,
     configured: Configured,
     read: Read,
 }
@@ -125,6 +135,7 @@ struct Loaded {
 impl Host {
     fn new(place: DaemonPlace) -> io::Result<Self> {
         Ok(Self {
+            older: place.other_builds(),
             place,
             confinement: Confinement::of(None)?,
             begun: Instant::now(),
@@ -137,13 +148,21 @@ impl Host {
         })
     }
 
+    /// Whether a daemon of another build has come since this one.
+    fn is_outdated(&self) -> bool {
+        let mut others = self.place.other_builds().into_iter();
+        // What is called otherwise belongs to a daemon that ends.
+        let listens = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
+        others.any(|socket| listens(&socket) && !self.older.contains(&socket))
+    }
+
     /// The pools that have a session or a server.
     pub(super) fn pools(&self) -> Vec<Arc<Pool>> {
         self.pools.lock().values().cloned().collect()
     }
 
     /// Serves until the daemon is to end.
-    async fn serve(self: &Arc<Self>, listener: &UnixListener, shutdown: impl Future<Output = ()>) {
+    async fn serve(self: &Arc<Self>, listener: &Listener, shutdown: impl Future<Output = ()>) {
         tracing::info!("the daemon begins, as process {}", std::process::id());
         tokio::pin!(shutdown);
         loop {
@@ -165,10 +184,10 @@ impl Host {
     }
 
     /// Ends all sessions and servers. Whoever connects meanwhile finds a new daemon, or waits for the end.
-    async fn end(self: &Arc<Self>, listener: &UnixListener, lock: &File) {
+    async fn end(self: &Arc<Self>, listener: &Listener) {
         let ending = self.place.ending_socket(std::process::id());
         let renamed = fs::rename(self.place.socket(), &ending);
-        let _ = lock.unlock();
+        listener.retire();
         self.ending.send_replace(true);
         let ended = async {
             let gone = async {
@@ -200,9 +219,9 @@ impl Host {
     }
 
     /// Takes somebody who has connected.
-    async fn welcome(self: &Arc<Self>, accepted: io::Result<(UnixStream, tokio::net::unix::SocketAddr)>) {
+    async fn welcome(self: &Arc<Self>, accepted: io::Result<Stream>) {
         match accepted {
-            Ok((stream, _)) => {
+            Ok(stream) => {
                 let host = self.clone();
                 tokio::spawn(async move {
                     if let Err(error) = host.meet(stream).await {
@@ -219,21 +238,22 @@ impl Host {
     }
 
     /// Checks who has connected, and does what is wanted.
-    async fn meet(self: &Arc<Self>, mut stream: UnixStream) -> io::Result<()> {
-        let peer = stream.peer_cred()?;
-        if peer.uid() != daemon::user() {
-            tracing::warn!("a process of the user {} was turned away", peer.uid());
+    async fn meet(self: &Arc<Self>, mut stream: Stream) -> io::Result<()> {
+        let Peer { is_own, pid } = Peer::of(&stream)?;
+        if !is_own {
+            tracing::warn!("process {pid:?} of another user was turned away");
             return Ok(());
         }
-        let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-        if let Some(what) = self.confined_differently(pid) {
+        greet(&mut stream, self.place.build()).await?;
+        let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
+        let request = request.map_err(|_| io::ErrorKind::TimedOut)??;
+        // Whoever is this user may end the daemon, and nothing else from another confinement.
+        if let Some(what) = self.confined_differently(pid).filter(|_| request != Wish::Stop) {
             let reason =
                 format!("the session is confined differently from the daemon: {what} is not the same");
             return refuse(&mut stream, &reason).await;
         }
-        greet(&mut stream, self.place.build()).await?;
-        let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
-        match request.map_err(|_| io::ErrorKind::TimedOut)?? {
+        match request {
             Wish::Status => stream.write_all(super::status::told(self).to_string().as_bytes()).await,
             Wish::Stop => {
                 self.stop.notify_one();
@@ -287,7 +307,7 @@ impl Host {
     /// Serves a session to its end.
     async fn take(
         self: &Arc<Self>,
-        mut stream: UnixStream,
+        mut stream: Stream,
         handover: Handover,
         pid: Option<u32>,
     ) -> io::Result<()> {
@@ -310,7 +330,7 @@ impl Host {
         let shutdown = async move {
             let _ = ending.wait_for(|ending| *ending).await;
         };
-        let ends = stream.into_split();
+        let ends = split(stream);
         let on_reload = move || reload.notify_one();
         run_in_daemon(member.gateway.clone(), resumed, ends, on_reload, on_session, shutdown).await;
         drop(seat);
@@ -322,8 +342,7 @@ impl Host {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Loaded { loader, umask, configured, read } = loaded;
         let world = &loader.world;
-        let homes = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"];
-        let homes = homes.map(|name| world.variable(name).map(OsString::from)).to_vec();
+        let homes = HOMES.map(|name| world.variable(name).map(OsString::from)).to_vec();
         let key = (loader.face.program(), loader.file.clone(), homes);
         let files = loader.file.parent().map(PathBuf::from).unwrap_or_default();
         let mut pools = self.pools.lock();
@@ -344,7 +363,7 @@ impl Host {
         // Nobody has followed the file while there was no session.
         pool.engine.set_settings(configured.face.common().clone());
         let (vars, directory) = (world.vars.clone(), world.directory.clone());
-        let resident = Arc::new(Resident::new(vars, directory, files, Some(umask)));
+        let resident = Arc::new(Resident::new(vars, directory, files, umask));
         let beside = pool.members.lock().first().cloned();
         let beside = beside.as_ref().map(|member| &*member.gateway);
         let gateway = of_resident(&pool.engine, configured, resident.clone(), beside);
@@ -386,7 +405,7 @@ impl Drop for Seat {
         pools.retain(|_, pool| !pool.members.lock().is_empty() || pool.engine.is_at_work());
         if pools.values().all(|pool| pool.members.lock().is_empty()) {
             // Nobody comes back to a build that has been replaced.
-            let linger = if self.host.place.is_outdated() { Duration::ZERO } else { self.linger };
+            let linger = if self.host.is_outdated() { Duration::ZERO } else { self.linger };
             *self.host.idle_end.lock() = Some(Instant::now() + linger);
         }
         drop(pools);
@@ -470,8 +489,8 @@ impl Pool {
 /// Reads the file of a session as the session would.
 fn load(handover: Handover) -> Result<Loaded, String> {
     let Handover { face, file, directory, umask, tool_mode, entry, vars, .. } = handover;
-    let home = vars.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-    let world = World { vars, directory, home: home.or_else(std::env::home_dir) };
+    let mut world = World { vars, directory, home: None };
+    world.home = world.variable(HOMES[0]).map(PathBuf::from).or_else(std::env::home_dir);
     let loader = Loader {
         face,
         file,

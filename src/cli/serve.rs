@@ -146,7 +146,6 @@ impl<'a> Service<'a> {
     }
 
     /// Hands the client to the daemon. Returns it if it has to be served here.
-    #[cfg(unix)]
     async fn relay(&self, mut client: Client, common: &Common) -> Result<Option<Client>, Failure> {
         let Client { stdin, stdout, shutdown, .. } = &mut client;
         let Some(alone) = super::relay::relay(&self.loader, common, shutdown, stdin, stdout).await? else {
@@ -155,12 +154,6 @@ impl<'a> Service<'a> {
         writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
         let stdin = Box::new(tokio::io::AsyncReadExt::chain(io::Cursor::new(alone.unsent), client.stdin));
         Ok(Some(Client { stdin, resumed: alone.resumed, ..client }))
-    }
-
-    #[cfg(not(unix))]
-    async fn relay(&self, client: Client, _common: &Common) -> Result<Option<Client>, Failure> {
-        writeln!(io::stderr(), "no daemon: {}", super::NO_DAEMON_HERE)?;
-        Ok(Some(client))
     }
 
     /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.

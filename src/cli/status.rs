@@ -82,17 +82,14 @@ pub(super) fn status(world: &World, manner: Manner, screen: Screen) -> Result<u8
     let daemons = world.daemons();
     let (told, others) = runtime()?.block_on(async {
         let told = match daemons.find().await {
-            Ok(Some(link)) => {
-                let text = link.status().await?;
-                Some(serde_json::from_str::<Value>(&text).map_err(io::Error::other)?)
-            }
-            Ok(None) => None,
-            Err(problem) => {
-                let hint = "end it with `stop`, and the next session starts a new one";
-                return Err(Failure::failed(format!("the daemon cannot be asked: {problem}"), hint));
-            }
+            Ok(Some(link)) => link.status().await.map(Some),
+            other => other.map(|_| None),
         };
-        Ok((told, daemons.others().await))
+        let told = told.map_err(|problem| {
+            let hint = "end it with `stop`, and the next session starts a new one";
+            Failure::failed(format!("the daemon does not say what it runs: {problem}"), hint)
+        })?;
+        Ok::<_, Failure>((told, daemons.others().await))
     })?;
     let mut told = told.unwrap_or_else(|| json!({ "daemon": null, "sessions": [], "servers": [] }));
     told["others"] = others.into();
@@ -108,19 +105,19 @@ fn as_text(told: &Value, screen: Screen) -> String {
     let mut text = String::new();
     let daemon = &told["daemon"];
     match daemon.is_null() {
-        true => text.push_str("no daemon runs\n"),
+        true => text.push_str("No daemon runs.\n"),
         false => {
             let (pid, version) = (&daemon["pid"], daemon["version"].as_str().unwrap_or_default());
             let memory = memory(&daemon["rss"]);
             text.push_str(&format!(
-                "daemon {version}, process {pid}, {memory}, up {}\n",
+                "Daemon {version}: process {pid}, {memory}, running for {}\n",
                 seconds(&daemon["uptime"])
             ));
         }
     }
     let others: Vec<_> = told["others"].as_array().into_iter().flatten().map(Value::to_string).collect();
     if !others.is_empty() {
-        text.push_str(&format!("daemons of other builds: {}\n", others.join(", ")));
+        text.push_str(&format!("Daemons of other builds: process {}\n", others.join(", ")));
     }
     let rows = |list: &str, cells: &dyn Fn(&Value) -> Vec<String>| -> Vec<Vec<String>> {
         told[list].as_array().into_iter().flatten().map(cells).collect()
@@ -182,15 +179,15 @@ pub(super) fn stop(world: &World, manner: Manner) -> Result<u8, Failure> {
     let daemons = world.daemons();
     let (ended, problems) = runtime()?.block_on(daemons.stop());
     if let Some(problem) = problems.first() {
-        let hint = "end its process by hand; its servers end with it";
-        return Err(Failure::failed(format!("a daemon cannot be ended: {problem}"), hint));
+        let hint = "end the process that listens there by hand; its servers end with it";
+        return Err(Failure::failed(format!("a daemon does not end: {problem}"), hint));
     }
     let mut out = io::stdout();
     match (manner.json, ended) {
         (true, _) => writeln!(out, "{}", json!({ "ended": ended }))?,
-        (false, 0) => writeln!(out, "no daemon runs")?,
-        (false, 1) => writeln!(out, "the daemon has ended, and its servers with it")?,
-        (false, _) => writeln!(out, "{ended} daemons have ended, and their servers with them")?,
+        (false, 0) => writeln!(out, "No daemon runs.")?,
+        (false, 1) => writeln!(out, "The daemon and its servers have ended.")?,
+        (false, _) => writeln!(out, "{ended} daemons and their servers have ended.")?,
     }
     Ok(0)
 }
@@ -215,14 +212,14 @@ mod tests {
         let text = as_text(&told, screen);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let line = |at: usize| lines[at].join(" ");
-        assert_eq!(line(0), "daemon 1.2.3, process 7, 1.5 MB, up 1 h 1 min");
-        assert_eq!(line(1), "daemons of other builds: 8, 9");
+        assert_eq!(line(0), "Daemon 1.2.3: process 7, 1.5 MB, running for 1 h 1 min");
+        assert_eq!(line(1), "Daemons of other builds: process 8, 9");
         assert_eq!(line(3), "CLIENT PID CALLS SINCE DIRECTORY FILE");
         assert_eq!(line(4), "- 10 3 2026-01-02T03:04:05Z /work /f.json");
         assert_eq!(line(6), "SERVER STATE PID MEMORY SESSIONS CALLS IDLE");
         assert_eq!(line(7), "dev/fs running 11 0.0 MB 1 3 59 s");
         assert_eq!(line(8), "n stopped - 0.0 MB 0 0 1 min");
         let none = as_text(&json!({"daemon": null, "others": [], "sessions": [], "servers": []}), screen);
-        assert_eq!(none, "no daemon runs\n");
+        assert_eq!(none, "No daemon runs.\n");
     }
 }

@@ -36,7 +36,6 @@ use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::events::Hub;
 use crate::json::{Change, Node, Raw, quote};
-use crate::memory::credentials::Credentials;
 use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
@@ -50,7 +49,8 @@ pub struct Engine {
     pub bridge: Bridge,
     /// What earlier runs learnt about servers.
     pub known: Known,
-    logins: Logins,
+    /// Who has tokens for servers behind URLs.
+    pub(super) logins: Logins,
     /// The long results that were kept for clients.
     kept: Arc<Kept>,
     /// The top-level settings of the file.
@@ -545,11 +545,6 @@ impl Engine {
                 engine.logged_in(url);
             }
         })
-    }
-
-    /// Where the login to a server behind a URL is remembered; `None` for a server without logins.
-    pub(super) fn credentials(&self, http: &Http) -> Option<Credentials> {
-        self.logins.credentials(http)
     }
 
     /// Called when somebody has logged in to the server at this URL. Upstreams that failed for want of that

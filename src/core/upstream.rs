@@ -538,7 +538,7 @@ impl Upstream {
 
     fn credentials(&self) -> Option<Credentials> {
         match &self.spec().transport {
-            Transport::Http(http) => self.engine.upgrade()?.credentials(http),
+            Transport::Http(http) => self.engine.upgrade()?.logins.credentials(http),
             Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }

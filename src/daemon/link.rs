@@ -6,17 +6,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::endpoint::{self, Peer, Stream};
 use super::place::DaemonPlace;
-use super::wire::{DaemonWord, Wish, read_word};
+use super::wire::{DaemonWord, Wish, read_word, refusal};
 use crate::config::locate::Face;
 use crate::core::process::{Launcher, daemon};
 
 /// How long the daemon may take to greet.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the daemon may take to read the file of a session, and to take the session.
+const LONGEST_WELCOME: Duration = Duration::from_secs(10);
 /// The time between two looks at what another process does.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -41,6 +44,8 @@ impl fmt::Display for NoDaemon {
 pub struct Daemons {
     /// Where they are.
     pub place: DaemonPlace,
+    /// Where those of sessions with another environment may be.
+    pub elsewhere: Vec<DaemonPlace>,
     /// Where the daemon of this build logs; `None` if it does not.
     pub log: Option<PathBuf>,
     /// Starts the daemon.
@@ -50,7 +55,7 @@ pub struct Daemons {
 /// A connection to a daemon that has greeted.
 pub struct Link {
     /// The connection.
-    pub stream: UnixStream,
+    pub stream: Stream,
     /// The daemon's process id.
     pub pid: Option<u32>,
 }
@@ -76,7 +81,7 @@ impl Daemons {
             };
             match reached {
                 Reached::Link(link) => return Ok(link),
-                Reached::Gone => {}
+                Reached::Gone => sleep(BETWEEN_LOOKS).await,
                 // Whoever holds the lock is about to listen, or about to end.
                 Reached::Nobody if !self.start()? => sleep(BETWEEN_LOOKS).await,
                 Reached::Nobody => {}
@@ -95,7 +100,7 @@ impl Daemons {
     /// The process ids of the daemons of other builds.
     pub async fn others(&self) -> Vec<u32> {
         let mut pids = Vec::new();
-        for socket in self.place.sockets().into_iter().filter(|socket| *socket != self.place.socket()) {
+        for socket in self.place.other_builds() {
             pids.extend(find(&socket).await.ok().flatten().and_then(|link| link.pid));
         }
         pids
@@ -104,13 +109,19 @@ impl Daemons {
     /// Whether a daemon could be used: why not, if not.
     pub async fn check(&self) -> Result<(), NoDaemon> {
         self.place.inspect(daemon::user())?;
-        self.find().await.map(drop)
+        match self.find().await? {
+            Some(link) => link.status().await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Ends all daemons, of any build. Returns the number of those that have ended, and why others have not.
     pub async fn stop(&self) -> (usize, Vec<NoDaemon>) {
         let (mut ended, mut problems) = (0, Vec::new());
-        let stops = self.place.sockets().into_iter().map(|socket| async move { stop(&socket).await });
+        let places = [&self.place].into_iter().chain(&self.elsewhere);
+        let trusted = places.filter(|place| place.inspect(daemon::user()).is_ok());
+        let sockets = trusted.flat_map(DaemonPlace::sockets);
+        let stops = sockets.map(|socket| async move { stop(&socket).await });
         for stopping in stops.map(tokio::spawn).collect::<Vec<_>>() {
             match stopping.await.unwrap_or_else(|_| Err(NoDaemon::new("it could not be asked"))) {
                 Ok(there) => ended += usize::from(there),
@@ -130,13 +141,12 @@ impl Daemons {
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
             Ok(()) => {}
         }
-        let listener = self.place.listen().map_err(failed)?;
         let mut arguments: Vec<OsString> =
             vec!["daemon-process".into(), "--directory".into(), self.place.directory().into()];
         if let Some(log) = &self.log {
             arguments.extend(["--log".into(), log.into()]);
         }
-        daemon::start(&self.launcher, &arguments, listener, lock).map_err(failed)?;
+        endpoint::launch(&self.place, &self.launcher, &arguments, lock).map_err(failed)?;
         Ok(true)
     }
 }
@@ -156,23 +166,21 @@ async fn find(socket: &Path) -> Result<Option<Link>, NoDaemon> {
 /// Connects to a socket, checks who listens, and waits for the greeting.
 async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
     let shown = socket.display();
-    let mut stream = match UnixStream::connect(socket).await {
+    let mut stream = match endpoint::connect(socket).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(Reached::Nobody);
         }
         // Many connect at once.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            sleep(BETWEEN_LOOKS).await;
-            return Ok(Reached::Gone);
-        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Reached::Gone),
         Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
     };
-    let peer = stream.peer_cred();
-    let peer =
-        peer.map_err(|error| NoDaemon::new(format!("nobody can tell who listens on {shown}: {error}")))?;
-    if peer.uid() != daemon::user() {
-        return Err(NoDaemon::new(format!("somebody else listens on {shown}")));
+    match Peer::of(&stream) {
+        Ok(peer) if peer.is_own => {}
+        Ok(_) => return Err(NoDaemon::new(format!("another user listens on {shown}"))),
+        Err(error) => {
+            return Err(NoDaemon::new(format!("the system does not say who listens on {shown}: {error}")));
+        }
     }
     match read_word(&mut stream).await {
         // The system knows who began to listen, which is whoever started the daemon.
@@ -186,26 +194,42 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
 impl Link {
     /// Sends a request, and waits until the daemon accepts it.
     pub(super) async fn ask(&mut self, request: &Wish) -> Result<(), Unheard> {
-        self.stream.write_all(&request.encode()).await.map_err(|_| Unheard::Gone)?;
-        match read_word(&mut self.stream).await {
-            Ok(DaemonWord::Welcome(_)) => Ok(()),
-            Ok(DaemonWord::Refused(reason)) => Err(Unheard::Because(NoDaemon::new(reason))),
-            Ok(DaemonWord::Gone) | Err(_) => Err(Unheard::Gone),
+        let asking = async {
+            self.stream.write_all(&request.encode()).await?;
+            read_word(&mut self.stream).await
+        };
+        match timeout(LONGEST_WELCOME, asking).await {
+            Ok(Ok(DaemonWord::Welcome(_))) => Ok(()),
+            Ok(Ok(DaemonWord::Refused(reason))) => Err(Unheard::Because(NoDaemon::new(reason))),
+            Ok(Ok(DaemonWord::Gone) | Err(_)) => Err(Unheard::Gone),
+            Err(_) => {
+                let seconds = LONGEST_WELCOME.as_secs();
+                let reason = format!("the daemon did not take the session within {seconds} seconds");
+                Err(Unheard::Because(NoDaemon::new(reason)))
+            }
         }
     }
 
     /// Has the daemon serve its console on the connection, which is returned; `None` if it does not.
-    pub async fn console(mut self, face: Face, state: &Path) -> Option<UnixStream> {
+    pub async fn console(mut self, face: Face, state: &Path) -> Option<Stream> {
         self.ask(&Wish::Console(face, state.to_owned())).await.ok()?;
         Some(self.stream)
     }
 
     /// What runs, as the daemon tells it.
-    pub async fn status(mut self) -> io::Result<String> {
-        self.stream.write_all(&Wish::Status.encode()).await?;
-        let mut text = String::new();
-        self.stream.read_to_string(&mut text).await?;
-        Ok(text)
+    pub async fn status(mut self) -> Result<Value, NoDaemon> {
+        let mut text = Vec::new();
+        let asking = async {
+            self.stream.write_all(&Wish::Status.encode()).await?;
+            self.stream.read_to_end(&mut text).await
+        };
+        // The end of a pipe may be an error; whether the text is whole is seen below.
+        let _ = timeout(LONGEST_WELCOME, asking).await;
+        match (refusal(&text), serde_json::from_slice(&text)) {
+            (Some(reason), _) => Err(NoDaemon::new(reason)),
+            (None, Ok(status)) => Ok(status),
+            (None, Err(_)) => Err(NoDaemon::new("the daemon ended before it told what runs")),
+        }
     }
 }
 

@@ -13,11 +13,21 @@
 mod confinement;
 mod flight;
 mod link;
+#[cfg(windows)]
+mod pipe;
 mod place;
 mod relay;
+#[cfg(unix)]
+mod socket;
 mod wire;
 
+#[cfg(windows)]
+use pipe as endpoint;
+#[cfg(unix)]
+use socket as endpoint;
+
 pub use confinement::Confinement;
+pub use endpoint::{Listener, Peer, Stream, split, take_over};
 pub use link::{Daemons, NoDaemon};
 pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};

@@ -2,14 +2,16 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `BUILD.sock` | where the daemon of this build listens |
+//! | `BUILD.sock` | where the daemon of this build listens; on Windows a file that names its pipe |
 //! | `BUILD.lock` | locked by whoever starts that daemon, then by the daemon itself |
 //! | `BUILD.PID.ending` | what the socket of a daemon is called while it ends; a new daemon may be started |
+//!
+//! On Windows the daemon cannot have the lock of its starter, and has none.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
+#[cfg(unix)]
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use super::NoDaemon;
@@ -38,6 +40,18 @@ impl DaemonPlace {
         Self::at(directory)
     }
 
+    /// Where the daemons of sessions may be that have another environment: some clients hand on only a few
+    /// variables, and `XDG_RUNTIME_DIR` is not among them.
+    pub fn elsewhere(&self, runtime: Option<&Path>, temporary: &Path, user: u32) -> Vec<Self> {
+        let usual = Path::new("/run/user").join(user.to_string());
+        let runtimes = [runtime.is_none().then_some(&*usual), None];
+        let places = runtimes.map(|runtime| Self::new(runtime, temporary, user));
+        let mut others: Vec<_> =
+            places.into_iter().filter(|place| place.directory != self.directory).collect();
+        others.dedup_by(|one, other| one.directory == other.directory);
+        others
+    }
+
     /// The place for this build in a directory that was found before.
     pub fn at(directory: PathBuf) -> Self {
         // Both executables of a build are told the same, and share a daemon.
@@ -61,7 +75,7 @@ impl DaemonPlace {
     /// left as it is.
     pub fn prepare(&self, user: u32) -> Result<(), NoDaemon> {
         self.fits()?;
-        match fs::DirBuilder::new().mode(0o700).create(&self.directory) {
+        match make(&self.directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 let shown = self.directory.display();
                 Err(NoDaemon::new(format!("the directory {shown} cannot be made: {error}")))
@@ -86,7 +100,8 @@ impl DaemonPlace {
             kind if kind.is_dir() => Occupant::Directory,
             _ => Occupant::Other,
         };
-        match distrust(kind, found.uid() == user, found.permissions().mode()) {
+        let (own, mode) = rights(&found, user);
+        match distrust(kind, own, mode) {
             Some(why) => Err(NoDaemon::new(format!("{shown} {why}"))),
             None => Ok(()),
         }
@@ -95,7 +110,7 @@ impl DaemonPlace {
     /// Whether sockets in the directory can have names.
     fn fits(&self) -> Result<(), NoDaemon> {
         let socket = self.socket();
-        if socket.as_os_str().len() + LONGEST_ENDING >= LONGEST_PATH {
+        if cfg!(unix) && socket.as_os_str().len() + LONGEST_ENDING >= LONGEST_PATH {
             let problem = format!("the path of the socket would be too long: {}", socket.display());
             return Err(NoDaemon::new(problem));
         }
@@ -123,32 +138,47 @@ impl DaemonPlace {
         sockets
     }
 
-    /// Whether a daemon of another build has begun to listen since this build's has.
-    pub fn is_outdated(&self) -> bool {
-        let begun = |socket: &Path| fs::symlink_metadata(socket).and_then(|about| about.modified()).ok();
-        let (own, sockets) = (begun(&self.socket()), self.sockets());
-        let others = sockets.iter().filter(|socket| **socket != self.socket());
-        let mut others = others.filter(|socket| socket.extension().is_some_and(|ending| ending == "sock"));
-        others.any(|other| begun(other) > own)
+    /// The sockets of the daemons of other builds, also of those that are ending.
+    pub fn other_builds(&self) -> Vec<PathBuf> {
+        let mut sockets = self.sockets();
+        let name = |socket: &Path| socket.file_name().map(|name| name.as_encoded_bytes().to_vec());
+        sockets.retain(|socket| !name(socket).is_some_and(|name| name.starts_with(self.build.as_bytes())));
+        sockets
     }
 
     /// The file that only one process at a time locks: who starts the daemon, then the daemon itself.
     pub(super) fn lock(&self) -> io::Result<File> {
         let path = self.directory.join(format!("{}.lock", self.build));
-        File::options().create(true).append(true).mode(0o600).open(path)
+        let mut options = File::options();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        options.mode(0o600);
+        options.open(path)
     }
+}
 
-    /// Listens in the place of a socket that nobody listens on. The caller has the lock.
-    pub(super) fn listen(&self) -> io::Result<UnixListener> {
-        let socket = self.socket();
-        match fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&socket)?;
-        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
-        Ok(listener)
-    }
+/// Makes the directory, for this user alone.
+#[cfg(unix)]
+fn make(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(directory)
+}
+
+/// Makes the directory. It lies in the user's profile, whose rights it inherits.
+#[cfg(windows)]
+fn make(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)
+}
+
+/// Whether a directory is this user's, and what others may do with it.
+#[cfg(unix)]
+fn rights(found: &Metadata, user: u32) -> (bool, u32) {
+    (found.uid() == user, found.permissions().mode())
+}
+
+/// What others may do follows from the rights of the user's profile.
+#[cfg(windows)]
+fn rights(_found: &Metadata, _user: u32) -> (bool, u32) {
+    (true, 0o700)
 }
 
 /// What stands where the directory should be.
@@ -177,6 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(unix)]
     fn the_directory_is_that_of_the_session_or_a_temporary_one() {
         let here = std::env::temp_dir();
         for (runtime, expected) in [
@@ -188,6 +219,18 @@ mod tests {
             let place = DaemonPlace::new(runtime.as_deref(), Path::new("/t"), 7);
             assert_eq!(place.directory(), expected, "{runtime:?}");
             assert_eq!(place.socket().parent(), Some(&*expected));
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn daemons_of_other_environments_are_found() {
+        let (here, temporary) = (std::env::temp_dir(), Path::new("/t"));
+        for (runtime, elsewhere) in [(Some(&*here), vec!["/t/mcp-workbench-7"]), (None, vec![])] {
+            let place = DaemonPlace::new(runtime, temporary, 7);
+            let found = place.elsewhere(runtime, temporary, 7);
+            let found: Vec<_> = found.iter().map(|place| place.directory.to_string_lossy()).collect();
+            assert_eq!(found, elsewhere, "{runtime:?}");
         }
     }
 
@@ -212,11 +255,29 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
     fn a_path_that_no_socket_can_have_is_refused_before_anything_is_made() {
         let directory = std::env::temp_dir().join("x".repeat(LONGEST_PATH));
         let refused = DaemonPlace::at(directory.clone()).prepare(0).expect_err("it is too long");
         assert!(refused.to_string().starts_with("the path of the socket would be too long"), "{refused}");
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn daemons_of_other_builds_are_told_from_the_own_one_that_ends() {
+        let directory = std::env::temp_dir().join(format!("mcp-workbench-builds-{}", std::process::id()));
+        let place = DaemonPlace::at(directory.clone());
+        place.prepare(crate::core::process::daemon::user()).expect("the directory can be made");
+        let foreign = ["0123456789abcdef.sock", "0123456789abcdef.7.ending"].map(|name| directory.join(name));
+        let own = [place.socket(), place.ending_socket(7), directory.join("0123456789abcdef.lock")];
+        for file in foreign.iter().chain(&own) {
+            fs::write(file, "").expect("the directory is ours");
+        }
+        let mut others = place.other_builds();
+        others.sort();
+        assert_eq!(others, [foreign[1].clone(), foreign[0].clone()]);
+        assert_eq!(place.sockets().len(), 4, "all that `stop` ends");
+        fs::remove_dir_all(&directory).expect("it is ours");
     }
 
     #[test]

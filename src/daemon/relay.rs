@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use super::endpoint::split;
 use super::flight::{Downward, Flight, Upward};
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
@@ -203,7 +204,7 @@ impl Session {
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> Option<Parting> {
-        let (mut from, mut to) = link.stream.into_split();
+        let (mut from, mut to) = split(link.stream);
         // How long answers may be is the daemon's business.
         let (mut lines, mut orderly) = (Lines::new(usize::MAX), false);
         self.up.shut = false;

@@ -2,9 +2,9 @@
 //! wanted. The daemon speaks first, so that whoever connects learns at once whether it is there.
 //!
 //! ```text
-//! daemon: mcp-workbench-daemon BUILD PID⏎  or: no REASON⏎
+//! daemon: mcp-workbench-daemon BUILD PID⏎
 //! other:  length, then texts that each end with a zero byte: session …, console …, status, or stop
-//! daemon: ok⏎ and the session's messages, or HTTP for the console   or: no REASON⏎   or, for a status: JSON
+//! daemon: ok⏎ and the session's messages, or HTTP for the console, or JSON for a status, or no REASON⏎
 //! ```
 //!
 //! Invariant: the greeting and `stop` stay as they are, since builds end each other's daemons.
@@ -49,8 +49,8 @@ pub struct Handover {
     pub file: PathBuf,
     /// The working directory.
     pub directory: PathBuf,
-    /// The umask.
-    pub umask: u32,
+    /// The umask; `None` where there is none.
+    pub umask: Option<u32>,
     /// How opened tools reach the client, whatever the file says.
     pub tool_mode: Option<ToolMode>,
     /// The client's name for us.
@@ -88,7 +88,7 @@ impl Wish {
                     handover.face.program().into(),
                     handover.file.clone().into(),
                     handover.directory.clone().into(),
-                    handover.umask.to_string().into(),
+                    handover.umask.map_or(String::new(), |umask| umask.to_string()).into(),
                     mode.map_or("", |(name, _)| name).into(),
                     handover.first_question.to_string().into(),
                 ]);
@@ -128,7 +128,10 @@ impl Wish {
             return Some(Self::Console(face, os_string(texts.next()?).into()));
         }
         let (file, directory) = (os_string(texts.next()?).into(), os_string(texts.next()?).into());
-        let umask = str::from_utf8(texts.next()?).ok()?.parse().ok()?;
+        let umask = match texts.next()? {
+            b"" => None,
+            umask => Some(str::from_utf8(umask).ok()?.parse().ok()?),
+        };
         let mode = texts.next()?;
         let tool_mode = MODES.iter().find(|(name, _)| name.as_bytes() == mode).map(|(_, mode)| *mode);
         let first_question = str::from_utf8(texts.next()?).ok()?.parse().ok()?;
@@ -148,8 +151,15 @@ impl Wish {
     }
 }
 
+#[cfg(unix)]
 fn os_string(bytes: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
+}
+
+/// What is no Unicode is replaced, as everywhere on Windows.
+#[cfg(windows)]
+fn os_string(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
 }
 
 /// Greets whoever connected.
@@ -192,23 +202,34 @@ pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Resu
         match stream.read_u8().await {
             Ok(b'\n') => return understand(&line).ok_or_else(|| io::ErrorKind::InvalidData.into()),
             Ok(byte) => line.push(byte),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(DaemonWord::Gone),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(DaemonWord::Gone),
+            Err(error) if is_end(error.kind()) => return Ok(DaemonWord::Gone),
             Err(error) => return Err(error),
         }
     }
     Err(io::ErrorKind::InvalidData.into())
 }
 
+/// Whether a connection is at its end; pipes and sockets have their own ways to say so.
+fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// Accepts what was wanted.
 pub const ACCEPTED: &[u8] = b"ok\n";
 
+/// Why the daemon refuses, if this is a refusal.
+pub(super) fn refusal(line: &[u8]) -> Option<String> {
+    let reason = str::from_utf8(line).ok()?.strip_prefix(REFUSAL)?;
+    Some(reason.trim_end().to_owned())
+}
+
 fn understand(line: &[u8]) -> Option<DaemonWord> {
-    let line = str::from_utf8(line).ok()?;
-    match line.strip_prefix(REFUSAL) {
-        Some(reason) => Some(DaemonWord::Refused(reason.to_owned())),
-        None if line == "ok" => Some(DaemonWord::Welcome(None)),
+    match refusal(line) {
+        Some(reason) => Some(DaemonWord::Refused(reason)),
+        None if line == b"ok" => Some(DaemonWord::Welcome(None)),
         None => {
+            let line = str::from_utf8(line).ok()?;
             let mut words = line.strip_prefix(GREETING)?.strip_prefix(' ')?.split(' ');
             Some(DaemonWord::Welcome(words.nth(1).and_then(|pid| pid.parse().ok())))
         }
@@ -221,12 +242,12 @@ mod tests {
 
     #[tokio::test]
     async fn requests_survive_the_journey() {
-        let odd: OsString = os_string(b"/\xff");
+        let odd: OsString = os_string(if cfg!(unix) { b"/\xff" } else { "/ä".as_bytes() });
         let handover = Handover {
             face: Face::Toolman,
             file: odd.clone().into(),
             directory: "/work".into(),
-            umask: 0o27,
+            umask: Some(0o27),
             tool_mode: Some(ToolMode::Auto),
             entry: Some(String::new()),
             first_question: 7,
@@ -235,6 +256,7 @@ mod tests {
         };
         let plain = Handover {
             face: Face::Workbench,
+            umask: None,
             tool_mode: None,
             entry: None,
             record: None,

@@ -72,6 +72,16 @@ pub struct Findings {
     pub unknown: Vec<usize>,
 }
 
+/// The tools of a server.
+pub(super) struct OfferedTools<'a> {
+    /// The index of the server among the sources.
+    pub(super) source: usize,
+    /// All that the server offers, which stays the same until that changes.
+    pub(super) items: Arc<Items>,
+    /// The tools that can be found.
+    pub(super) tools: Vec<&'a Item>,
+}
+
 /// An index that follows what servers offer.
 #[derive(Default)]
 pub struct Finder {
@@ -122,14 +132,20 @@ impl Finder {
         self.index.marks(query, text)
     }
 
-    /// What is known of a server: its items, and which of them can be found.
-    pub(super) fn things_of(&self, key: &str) -> Option<(&Arc<Items>, &[(Kind, usize)])> {
-        let known = self.known.get(key)?;
-        Some((&known.items, known.things.as_deref()?))
+    /// The tools of these servers, in their order. A server of which nothing is known is left out.
+    pub(super) fn catalog(&mut self, sources: &[Source]) -> Vec<OfferedTools<'_>> {
+        self.follow(sources);
+        let offered = sources.iter().enumerate().filter_map(|(source, Source { key, .. })| {
+            let IndexedSource { items, things, .. } = self.known.get(key)?;
+            let tools = things.as_ref()?.iter().filter(|(kind, _)| *kind == Kind::Tool);
+            let tools = tools.map(|(kind, at)| &items.of(*kind)[*at]).collect();
+            Some(OfferedTools { source, items: items.clone(), tools })
+        });
+        offered.collect()
     }
 
     /// Takes over what has changed since the last search.
-    pub(super) fn follow(&mut self, sources: &[Source]) {
+    fn follow(&mut self, sources: &[Source]) {
         let wanted: HashSet<&str> = sources.iter().map(|source| source.key.as_str()).collect();
         let index = &mut self.index;
         self.known.retain(|key, _| {

@@ -17,7 +17,8 @@ export function killAll() {
   for (const { id } of running()) process.kill(id, "SIGKILL");
 }
 
-function running() {
+/** Every process but this one: its id and its command line. */
+export function running() {
   const ids = readdirSync("/proc").filter((id) => /^\d+$/.test(id)).map(Number).filter((id) => id !== process.pid);
   // A zombie has no command line.
   return ids.map((id) => ({ id, command: commandOf(id) })).filter(({ command }) => command !== "");

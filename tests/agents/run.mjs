@@ -18,6 +18,7 @@ const HELP = `node tests/agents/run.mjs [OPTION…]
   --scenario NAME   only this scenario; may be repeated
   --gateway DIR     where the executables are (target/debug)
   --cache DIR       where agents are installed (${CACHE})
+  --daemon          Claude Code, Codex and the TypeScript SDK at once over one daemon, and nothing else
   --update          write results.json and the recordings
   --show            print what stood in each request that the model received
 `;
@@ -29,6 +30,7 @@ const { values: options } = parseArgs({
     scenario: { type: "string", multiple: true },
     gateway: { type: "string" },
     cache: { type: "string", default: CACHE },
+    daemon: { type: "boolean", default: false },
     update: { type: "boolean", default: false },
     show: { type: "boolean", default: false },
     help: { type: "boolean", short: "h", default: false },
@@ -59,7 +61,8 @@ const places = {
 };
 
 const apart = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
-const inside = [process.execPath, join(here, "inside.mjs"), JSON.stringify({ options, places })];
+const script = options.daemon ? "daemon.mjs" : "inside.mjs";
+const inside = [process.execPath, join(here, script), JSON.stringify({ options, places })];
 const { status, error } = spawnSync("unshare", [...apart, ...inside], { stdio: "inherit" });
 if (error) throw error;
 process.exit(status ?? 1);

@@ -1,4 +1,5 @@
 //! The console in a real browser: `tests/console` drives it, and its README tells what is shown.
+#![allow(clippy::disallowed_methods, reason = "tests start the programs they test")]
 
 use std::path::Path;
 use std::process::Command;
@@ -18,10 +19,10 @@ fn the_console_keeps_its_promises_in_a_browser() {
         .output();
     let run = match run {
         Ok(run) => run,
-        Err(error) => return println!("skipped: node cannot be run: {error}"),
+        Err(error) => return eprintln!("skipped: node cannot be run: {error}"),
     };
     let said = String::from_utf8_lossy(&run.stdout);
-    println!("{said}");
+    eprintln!("{said}");
     if run.status.code() == Some(SKIPPED) {
         return;
     }

@@ -23,7 +23,8 @@ impl ProcessTable {
     /// process; whatever detached itself from that is a child of its supervisor.
     pub fn of_tree(&self, main: u32) -> u64 {
         let Some(own) = self.0.get(&main) else { return 0 };
-        let supervisor = own.parent;
+        // Windows has no supervisors; there the parent is the gateway itself.
+        let supervisor = if cfg!(windows) { main } else { own.parent };
         let below = |pid: u32| {
             let mut at = pid;
             // A chain of parents that is longer than this goes round in a circle.
@@ -89,10 +90,56 @@ mod system {
 
 #[cfg(windows)]
 mod system {
+    #![allow(unsafe_code, reason = "lists of processes have no safe interface in std")]
+
     use super::{HashMap, Process};
+    use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+
+    use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+    use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+        CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
+    };
+    use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
+    use windows_sys::Win32::System::Threading::{OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION};
 
     pub(super) fn processes() -> HashMap<u32, Process> {
-        HashMap::new()
+        let mut found = HashMap::new();
+        // SAFETY: asks for a handle, which is checked; nobody else owns it.
+        let snapshot = unsafe {
+            match CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) {
+                INVALID_HANDLE_VALUE => return found,
+                handle => OwnedHandle::from_raw_handle(handle),
+            }
+        };
+        // SAFETY: a structure of numbers, of which zeros are valid values.
+        let mut entry: PROCESSENTRY32W = unsafe { std::mem::zeroed() };
+        entry.dwSize = size_of::<PROCESSENTRY32W>() as u32;
+        // SAFETY: the handle is open, and the structure says how large it is.
+        let mut more = unsafe { Process32FirstW(snapshot.as_raw_handle(), &mut entry) };
+        while more != 0 {
+            let memory = memory(entry.th32ProcessID).unwrap_or(0);
+            found.insert(entry.th32ProcessID, Process { parent: entry.th32ParentProcessID, memory });
+            // SAFETY: as above.
+            more = unsafe { Process32NextW(snapshot.as_raw_handle(), &mut entry) };
+        }
+        found
+    }
+
+    /// The resident memory of a process, as far as we may see it.
+    fn memory(pid: u32) -> Option<u64> {
+        // SAFETY: asks for a handle, which is checked; nobody else owns it. The structure is one of numbers,
+        // of which zeros are valid values, and the call is told how large it is.
+        unsafe {
+            let process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, pid);
+            if process.is_null() {
+                return None;
+            }
+            let process = OwnedHandle::from_raw_handle(process);
+            let mut counters: PROCESS_MEMORY_COUNTERS = std::mem::zeroed();
+            let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
+            let told = K32GetProcessMemoryInfo(process.as_raw_handle(), &mut counters, size);
+            (told != 0).then_some(counters.WorkingSetSize as u64)
+        }
     }
 }
 
@@ -101,6 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(unix)]
     fn a_tree_is_all_that_its_supervisor_has() {
         let table = [
             (1, 0, 1),
@@ -122,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     fn this_process_takes_some_memory() {
         assert!(own_memory() > 100_000);
     }

@@ -22,7 +22,6 @@ use crate::config;
 
 mod browser;
 mod command;
-#[cfg(unix)]
 pub mod daemon;
 mod git;
 mod login;

@@ -87,6 +87,9 @@ struct Looked<T> {
     found: Option<Arc<T>>,
 }
 
+/// The processes and what servers offer, as far as they are known yet.
+type LookedUp = (Option<Arc<ProcessTable>>, Option<Arc<Vec<Outlook>>>);
+
 impl<T> Default for Looked<T> {
     fn default() -> Self {
         Self { begun: None, found: None }
@@ -236,11 +239,7 @@ impl Console {
 
     /// The processes of this machine, as they were a moment ago, and what servers offered then. Both are looked
     /// up beside the messages.
-    fn look(
-        self: &Arc<Self>,
-        houses: &[House],
-        pass: &Pass,
-    ) -> (Option<Arc<ProcessTable>>, Option<Arc<Vec<Outlook>>>) {
+    fn look(self: &Arc<Self>, houses: &[House], pass: &Pass) -> LookedUp {
         let processes = {
             let mut looked = self.processes.lock();
             if self.live && looked.is_due() {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Gateway;
-use super::super::find::{Finder, Source, file_sources};
+use super::super::find::{Finder, OfferedTools, file_sources};
 use super::super::shell::{surface, view_of};
-use crate::catalog::{Item, Items, Kind};
+use crate::catalog::{Item, Items};
 use crate::config::Redactor;
 use crate::core::workspace::Workspace;
 use crate::face::find::Query;
@@ -70,7 +70,7 @@ impl Survey {
         let mut changed = before.len() != catalog.len();
         let mut known = Vec::new();
         self.servers.clear();
-        for (source, items, tools) in catalog {
+        for OfferedTools { source, items, tools } in catalog {
             let key = &sources[source].key;
             let entries = match before.get(key) {
                 Some((counted, entries)) if Arc::ptr_eq(counted, &items) => entries.clone(),
@@ -163,21 +163,5 @@ impl ToolEntry {
         };
         let description = scanner.scan_str(item.raw()).map(|doc| text(doc.root())).unwrap_or_default();
         Self { item: item.clone(), tokens: of_definition(item.raw()), description }
-    }
-}
-
-/// What a server offers, by the place of its source: all of it, and the tools that count.
-pub(super) type Offered<'a> = (usize, Arc<Items>, Vec<&'a Item>);
-
-impl Finder {
-    /// What is known of these servers' tools, in their order. A server of which nothing is known is left out.
-    fn catalog(&mut self, sources: &[Source]) -> Vec<Offered<'_>> {
-        self.follow(sources);
-        let offered = sources.iter().enumerate().filter_map(|(place, source)| {
-            let (items, things) = self.things_of(&source.key)?;
-            let tools = things.iter().filter(|(kind, _)| *kind == Kind::Tool);
-            Some((place, items.clone(), tools.map(|(kind, at)| &items.of(*kind)[*at]).collect()))
-        });
-        offered.collect()
     }
 }

@@ -1,7 +1,4 @@
-//! The daemon as a process: started by a relay, of which it keeps nothing but a listener and a lock.
-//!
-//! Invariant: the daemon is no child of whoever starts it. It is in a session and a process group of its own,
-//! in `/`, and has no other descriptor of its starter's.
+//! The daemon as a process on Unix: started by a relay, of which it keeps nothing but a listener and a lock.
 #![allow(unsafe_code, reason = "sessions, limits and inherited descriptors have no safe interface in std")]
 
 use std::ffi::OsString;
@@ -13,8 +10,8 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use super::Launcher;
-use super::shim::{close_all_but, let_go_of_stdio};
+use super::super::Launcher;
+use super::super::shim::{close_all_but, let_go_of_stdio};
 
 /// The daemon's name in process lists.
 const NAME: &str = "mcp-workbench-daemon";
@@ -100,12 +97,12 @@ pub fn user() -> u32 {
 }
 
 /// This process's umask. To be called while there is one thread, since it can be read only by setting it.
-pub fn umask() -> u32 {
+pub fn umask() -> Option<u32> {
     // SAFETY: concerns this process only, and is undone at once.
     unsafe {
         let umask = libc::umask(0o077);
         libc::umask(umask);
         #[allow(clippy::useless_conversion, reason = "macOS has smaller ones")]
-        umask.into()
+        Some(umask.into())
     }
 }

@@ -1,0 +1,292 @@
+//! What becomes of sessions when the daemon dies.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{
+    Den, daemon, dev, ended, leave, leave_all, modern_call, open, recover, report, sessions, wait_until_dead,
+};
+use crate::harness::{
+    Lab, PROMPTS_CHANGED, Peer, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, fake, gateway_path, server,
+    signal, toolman_path,
+};
+
+#[test]
+fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
+    let den = Den::new(&daemon(json!({
+        "dev": {"mcpServers": {"a": fake("--with echo,never,report,slow,started --resources 1")}},
+        "more": {"mcpServers": {"b": fake("--tools 1 --stubborn 1")}},
+    })));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    open(&mut peer, "more");
+    let uri = "workbench://dev/a/fake://resource/1";
+    peer.request("resources/subscribe", json!({ "uri": uri })).result();
+    peer.request("logging/setLevel", r#"{"level":"error"}"#).result();
+    let tools = peer.tools();
+    peer.count(TOOLS_CHANGED);
+    peer.count(RESOURCES_CHANGED);
+    peer.count(PROMPTS_CHANGED);
+    let call = peer.post_call("dev__a__never", "{}");
+    let read = peer.post("resources/list", "{}");
+    peer.answer(&read);
+    let cancelled = peer.post_call("dev__a__never", "{}");
+    peer.notify("notifications/cancelled", json!({"requestId": cancelled.parse::<u64>().expect("a number")}));
+    peer.fence();
+    let daemon = den.daemon_pid();
+    let killed = Instant::now();
+    signal(daemon, "KILL");
+    let answer = peer.answer(&call);
+    assert!(killed.elapsed() < Duration::from_secs(1) && ended(&answer) && answer.is_error(), "{answer:?}");
+    assert!(answer.text_block(0).contains("may or may not have taken effect"), "{answer:?}");
+    // The next request starts a new daemon, in which all is as it was.
+    assert_eq!(peer.tools(), tools);
+    assert_ne!(den.daemon_pid(), daemon);
+    for method in [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED] {
+        assert!(peer.count(method) <= 1, "{method}");
+    }
+    assert!(!peer.has(|message| message.id() == cancelled), "nobody wants that answer");
+    let told = report(&mut peer, "a");
+    assert_eq!(
+        (&told["subscriptions"], &told["level"]),
+        (&json!(["fake://resource/1"]), &json!({"level": "error"})),
+        "{told}"
+    );
+    assert!(!peer.call("more__b__tool-1", r#"{"x":1}"#).is_error());
+    leave(peer);
+}
+
+#[test]
+fn a_death_before_and_during_the_handshake_is_not_seen() {
+    let den = Den::new(&dev(json!({"a": fake("--tools 1")})));
+    let mut peer = den.spawn();
+    den.until("its session", |now| sessions(now) == 1);
+    den.kill_daemon();
+    let hello = format!(
+        r#"{{"protocolVersion":"{VERSION}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}"#
+    );
+    // The relay may not have noticed the death yet: then `initialize` is sent again.
+    let answer = peer.request("initialize", &hello);
+    assert_eq!(answer.result()["protocolVersion"], VERSION);
+    // Half of a line is read, the daemon dies, and the other half follows.
+    let half = r#"{"jsonrpc":"2.0","id":"whole","method":"tools/call","params":{"name":"open_toolbox",""#;
+    peer.send_bytes(half.as_bytes());
+    den.kill_daemon();
+    peer.send_bytes(b"arguments\":{\"toolbox_name\":\"dev\"}}}\n");
+    let answer = peer.answer("\"whole\"");
+    assert!(ended(&answer) || answer.json()["tools_registered"] == 1, "{answer:?}");
+    assert_eq!(open(&mut peer, "dev")["tools_registered"], 1);
+    leave(peer);
+}
+
+#[test]
+fn open_questions_are_withdrawn_and_their_ids_stay_unused() {
+    let den = Den::new(&dev(json!({"a": fake("--with ask")})));
+    let mut peer = Peer::spawn(&mut den.command());
+    peer.initialize_with(VERSION, r#"{"roots":{}}"#);
+    open(&mut peer, "dev");
+    let call = peer.post_call("dev__a__ask", r#"{"method":"roots/list"}"#);
+    let question = peer.question("roots/list");
+    den.kill_daemon();
+    let withdrawn = peer.notification("notifications/cancelled");
+    assert_eq!(withdrawn.at(&["params", "requestId"]), question.id());
+    assert!(ended(&peer.answer(&call)));
+    // A late answer is for nobody; the next question has another id.
+    peer.reply(&question, r#""result":{"roots":[]}"#);
+    let call = peer.post_call("dev__a__ask", r#"{"method":"roots/list"}"#);
+    let next = peer.question("roots/list");
+    assert!(next.id().parse::<u64>().expect("a number") > question.id().parse().expect("a number"));
+    peer.reply(&next, r#""result":{"roots":[]}"#);
+    assert!(peer.answer(&call).text().contains("roots"));
+    leave(peer);
+}
+
+#[test]
+fn after_the_third_death_within_a_minute_a_session_goes_on_alone() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    for _ in 0..3 {
+        assert!(report(&mut peer, "a")["pid"].is_u64());
+        den.kill_daemon();
+        recover(&mut peer);
+    }
+    assert!(report(&mut peer, "a")["pid"].is_u64(), "the toolbox is open as before");
+    assert!(peer.stderr_with("no daemon: ").contains("3 times within a minute"));
+    assert!(den.status()["daemon"].is_null(), "it needs none");
+    leave(peer);
+    assert_eq!(den.servers_of(), 0);
+}
+
+#[test]
+fn toolman_goes_on_with_what_was_active() {
+    let lab = Lab::new();
+    let config =
+        format!("daemon = true\nlinger = 0\n{}", server("a", "--with report,never,echo --resources 1", ""));
+    lab.write("tools.toml", &lab.fill(&config));
+    let den = Den { lab };
+    let mut peer = Peer::spawn(&mut den.program(&toolman_path()));
+    peer.initialize(VERSION);
+    let switch = r#"{"tools_on":["a_report","a_never"],"tools_off":[],"resources_on":[],"resources_off":[]}"#;
+    peer.call("toolman_activate", switch).text();
+    let tools = peer.tools();
+    assert!(
+        tools.iter().any(|name| name == "a_report") && !tools.iter().any(|name| name == "a_echo"),
+        "{tools:?}"
+    );
+    let call = peer.post_call("a_never", "{}");
+    let list = peer.post("resources/read", r#"{"uri":"never"}"#);
+    peer.answer(&list);
+    den.kill_daemon();
+    let answer = peer.answer(&call);
+    let words = answer.result()["structuredContent"]["error"].clone();
+    assert!(
+        words.as_str().is_some_and(|words| words.starts_with("The daemon ended before it answered")),
+        "{answer:?}"
+    );
+    assert_eq!(peer.tools(), tools);
+    assert!(peer.call("a_report", "{}").json()["pid"].is_u64());
+    leave(peer);
+}
+
+#[test]
+fn a_killed_daemon_with_many_calls_in_flight_leaves_nothing_and_nobody_behind() {
+    let den = Den::new(&dev(json!({"a": fake("--with never,echo --stubborn 1")})));
+    let mut peers: Vec<_> = (0..20).map(|_| den.session()).collect();
+    let mut posted = Vec::new();
+    for peer in &mut peers {
+        open(peer, "dev");
+        posted.push((0..5).map(|_| peer.post_call("dev__a__never", "{}")).collect::<Vec<_>>());
+        peer.fence();
+    }
+    let pid = den.kill_daemon();
+    let killed = Instant::now();
+    for (peer, calls) in peers.iter_mut().zip(&posted) {
+        for call in calls {
+            assert!(ended(&peer.answer(call)));
+        }
+    }
+    let answered = killed.elapsed();
+    for peer in &mut peers {
+        assert!(!peer.call("dev__a__echo", "{}").is_error());
+    }
+    let worked = killed.elapsed();
+    assert!(answered < Duration::from_secs(4) && worked < Duration::from_secs(15), "{answered:?} {worked:?}");
+    assert_ne!(den.daemon_pid(), pid);
+    let daemons = den.lab.processes().into_iter().filter(|(_, line)| line.contains("daemon-process")).count();
+    assert_eq!(daemons, 1);
+    leave_all(peers);
+}
+
+#[test]
+fn a_removed_program_still_finds_its_next_daemon() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let copy = den.lab.dir.join("mcp-workbench-copy");
+    fs::copy(gateway_path(), &copy).expect("the directory is ours");
+    let mut peer = Peer::spawn(&mut den.program(&copy));
+    peer.initialize(VERSION);
+    open(&mut peer, "dev");
+    fs::remove_file(&copy).expect("it is ours");
+    den.kill_daemon();
+    recover(&mut peer);
+    assert!(report(&mut peer, "a")["pid"].is_u64());
+    assert_eq!(peer.stderr(), "");
+    leave(peer);
+}
+
+#[test]
+fn whatever_is_no_call_of_a_tool_gets_an_error_of_the_protocol() {
+    let flags = "--tools 1 --resources 1 --prompts 1 --hang resources/read --hang prompts/get";
+    let den = Den::new(&dev(json!({"a": fake(flags)})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let name = peer.request("prompts/list", "{}").names("prompts").remove(0);
+    let read = peer.post("resources/read", r#"{"uri":"workbench://dev/a/fake://resource/1"}"#);
+    let get = peer.post("prompts/get", json!({ "name": name }));
+    peer.fence();
+    den.kill_daemon();
+    for id in [read, get] {
+        let answer = peer.answer(&id);
+        assert_eq!(answer.error_code(), -32603, "{answer:?}");
+        let text = answer.value()["error"]["message"].as_str().expect("a text").to_owned();
+        assert!(text.starts_with("The daemon ended before it answered"), "{text}");
+        assert!(text.contains("may or may not have taken effect"), "{text}");
+    }
+    leave(peer);
+}
+
+#[test]
+fn no_part_of_a_line_reaches_the_client_and_each_call_is_answered_once() {
+    let den = Den::new(&dev(json!({"a": fake("--with large,never")})));
+    for round in 0..2 {
+        let mut peer = den.session();
+        open(&mut peer, "dev");
+        let pid = den.daemon_pid();
+        let calls: Vec<_> = (0..8).map(|_| peer.post_call("dev__a__large", r#"{"bytes":3000000}"#)).collect();
+        if round > 0 {
+            // The first answer is on its way, the others follow.
+            peer.answer(&calls[0]);
+        }
+        signal(pid, "KILL");
+        wait_until_dead(pid);
+        let own: Vec<_> = calls.iter().skip(round).collect();
+        for call in &own {
+            let answer = peer.answer(call).value();
+            assert!(answer["result"].is_object(), "a whole line: {answer}");
+        }
+        recover(&mut peer);
+        for message in peer.left() {
+            assert!(!calls.contains(&message.id()), "answered twice: {}", message.id());
+        }
+        leave(peer);
+    }
+}
+
+#[test]
+fn what_the_dead_daemon_had_promised_is_unknown_to_the_next() {
+    let den = Den::new(&dev(json!({"a": fake("--with ask,job,report")})));
+    let mut peer = den.spawn();
+    peer.request("tools/call", modern_call("open_toolbox", r#""arguments":{"toolbox_name":"dev"}"#)).result();
+    let ask = r#""arguments":{"method":"elicitation/create","params":"{\"message\":\"?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{}}}"}"#;
+    let asked = peer.request("tools/call", modern_call("dev__a__ask", ask)).result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    den.kill_daemon();
+    let retry = format!(r#"{ask},"inputResponses":{{}},"requestState":{}"#, asked["requestState"]);
+    let refused = loop {
+        let answer = peer.request("tools/call", modern_call("dev__a__ask", &retry));
+        if !ended(&answer) {
+            break answer;
+        }
+    };
+    assert_eq!(refused.error_code(), -32602, "{refused:?}");
+    leave(peer);
+
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let job = json!({"name": "dev__a__job", "arguments": {}, "task": {"ttl": 600_000}});
+    let task = peer.request("tools/call", job).result()["task"]["taskId"].clone();
+    peer.request("tasks/get", json!({ "taskId": task })).result();
+    den.kill_daemon();
+    recover(&mut peer);
+    assert_eq!(peer.request("tasks/get", json!({ "taskId": task })).error_code(), -32602);
+    leave(peer);
+}
+
+#[test]
+fn where_no_new_daemon_can_be_started_a_session_goes_on_alone() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    den.kill_daemon();
+    let directory = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(den.directory(), directory).expect("it is ours");
+    recover(&mut peer);
+    assert!(report(&mut peer, "a")["pid"].is_u64(), "the toolbox is open as before");
+    assert!(peer.stderr_with("no daemon: ").contains("has the mode 0755"));
+    leave(peer);
+    fs::set_permissions(den.directory(), fs::Permissions::from_mode(0o700)).expect("it is ours");
+    assert_eq!(sessions(&den.status()), 0);
+}

@@ -1,0 +1,217 @@
+//! How sessions, servers and the daemon end.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Den, dev, leave, open, pid_of, servers, sessions, wait_until_dead};
+use crate::harness::{fake, signal};
+
+#[test]
+fn servers_end_when_nobody_has_them_open_and_not_before() {
+    let mut config = dev(json!({"a": fake("--with report")}));
+    config["linger"] = json!(1);
+    config["toolboxes"]["own"] = json!({"mcpServers": {"s": {"command": "@fake", "args": ["--tools", "1", "--marker", "@marker"], "isolation": "session"}}});
+    let den = Den::new(&config);
+    let (mut one, mut other) = (den.session(), den.session());
+    open(&mut one, "dev");
+    open(&mut one, "own");
+    open(&mut other, "dev");
+    let pid = pid_of(&mut one, "a");
+    leave(one);
+    let left = Instant::now();
+    let status = den.until("its own server to be gone", |now| servers(now) == 1);
+    assert!(left.elapsed() < Duration::from_secs(2), "at once");
+    assert_eq!(status["servers"][0]["state"], "running");
+    assert_eq!(pid_of(&mut other, "a"), pid, "somebody has it open");
+    leave(other);
+    // Whoever comes before its time is over finds it running.
+    let mut third = den.session();
+    open(&mut third, "dev");
+    assert_eq!(pid_of(&mut third, "a"), pid);
+    leave(third);
+    let left = Instant::now();
+    den.until("its end", |now| servers(now) == 0);
+    assert!(left.elapsed() >= Duration::from_millis(900), "not before its time: {:?}", left.elapsed());
+    assert_eq!(den.servers_of(), 0);
+}
+
+#[test]
+fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
+    let mut config = dev(json!({"a": fake("--with slow,cancelled,echo,started,release")}));
+    config["linger"] = json!(60);
+    let den = Den::new(&config);
+    let mut watcher = den.session();
+    open(&mut watcher, "dev");
+    for how in ["close", "kill"] {
+        let mut peer = den.session();
+        open(&mut peer, "dev");
+        let quick = peer.post_call("dev__a__slow", r#"{"ms":100}"#);
+        peer.post_call("dev__a__slow", format!(r#"{{"key":"{how}"}}"#));
+        watcher.call("dev__a__started", format!(r#"{{"key":"{how}"}}"#)).text();
+        match how {
+            "close" => {
+                peer.close();
+                assert_eq!(peer.answer(&quick).text(), "slow", "it had the time");
+                assert!(peer.wait().success());
+            }
+            _ => peer.signal("KILL"),
+        }
+        let count = if how == "close" { 1 } else { 2 };
+        watcher.call("dev__a__cancelled", json!({ "count": count })).text();
+    }
+    den.until("one session", |now| sessions(now) == 1);
+    leave(watcher);
+}
+
+#[test]
+fn the_daemon_ends_after_its_last_session_when_it_is_asked_and_when_it_is_stopped() {
+    let mut config = dev(json!({"a": fake("--tools 1 --ignore-term --ignore-eof")}));
+    config["daemonLinger"] = json!(0);
+    let den = Den::new(&config);
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let pid = den.daemon_pid();
+    leave(peer);
+    den.lab.wait_until_gone(Duration::from_secs(5));
+    assert!(!den.directory().join("x").exists() && den.status()["daemon"].is_null());
+    let left = fs::read_dir(den.directory()).expect("it is there").flatten();
+    let sockets: Vec<_> = left
+        .map(|entry| entry.file_name())
+        .filter(|name| !name.to_string_lossy().ends_with(".lock"))
+        .collect();
+    assert!(sockets.is_empty(), "{sockets:?}");
+
+    // SIGTERM ends it as well; the session goes on by itself, and its next request is not refused.
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let second = den.daemon_pid();
+    assert_ne!(pid, second);
+    signal(second, "TERM");
+    wait_until_dead(second);
+    assert!(!peer.call("dev__a__tool-1", "{}").is_error());
+    let third = den.daemon_pid();
+    assert_ne!(second, third);
+    // `stop` returns when everything is gone.
+    let stopped = den.run(&["stop"]);
+    assert_eq!(
+        (stopped.code, stopped.stdout.as_str()),
+        (Some(0), "The daemon and its servers have ended.\n")
+    );
+    assert_eq!(den.servers_of(), 0);
+    assert!(
+        den.lab.processes().iter().all(|(_, line)| !line.contains("daemon-process")),
+        "{:?}",
+        den.lab.processes()
+    );
+    assert_eq!(peer.tools().len(), 2, "the session is in the next daemon as it was");
+    leave(peer);
+}
+
+#[test]
+fn a_relay_ends_as_the_gateway_does() {
+    let den = Den::new(&dev(json!({"a": fake("--with slow,echo,started")})));
+    for name in ["TERM", "INT"] {
+        let mut peer = den.session();
+        open(&mut peer, "dev");
+        let quick = peer.post_call("dev__a__slow", r#"{"ms":200}"#);
+        let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
+        peer.call("dev__a__started", r#"{"key":"k"}"#).text();
+        let asked = Instant::now();
+        peer.signal(name);
+        assert_eq!(peer.answer(&quick).text(), "slow");
+        assert!(peer.answer(&slow).failure().contains("shutting down"));
+        assert!(peer.wait().success());
+        assert!(asked.elapsed() < Duration::from_secs(5));
+    }
+    // Messages that are too long and lines that are none are answered as ever.
+    let mut config = dev(json!({}));
+    config["maxMessageBytes"] = json!(1000);
+    den.configure(&config);
+    let mut peer = den.session();
+    peer.send(format!(
+        r#"{{"jsonrpc":"2.0","id":"long","method":"ping","params":{{"x":"{}"}}}}"#,
+        "y".repeat(2000)
+    ));
+    assert!(peer.answer("\"long\"").raw.contains("more than the 1000 of maxMessageBytes"));
+    peer.send("\u{1}end");
+    assert_eq!(peer.take("a refusal", |message| message.id() == "null").error_code(), -32700);
+    peer.fence();
+    leave(peer);
+}
+
+#[test]
+fn a_session_that_starts_while_the_daemon_ends_gets_another_one() {
+    let mut config = dev(json!({"a": fake("--with echo")}));
+    config["daemonLinger"] = json!(0);
+    let den = Den::new(&config);
+    for _ in 0..10 {
+        let mut first = den.session();
+        open(&mut first, "dev");
+        first.close();
+        let mut second = den.session();
+        open(&mut second, "dev");
+        assert!(!second.call("dev__a__echo", "{}").is_error());
+        assert_eq!(second.stderr(), "");
+        assert!(first.wait().success());
+        leave(second);
+    }
+}
+
+#[test]
+fn without_linger_a_server_ends_at_once() {
+    for flags in ["--tools 1", "--tools 1 --ignore-term --ignore-eof --stubborn 1"] {
+        let den = Den::new(&dev(json!({"a": fake(flags)})));
+        let (mut peer, stays) = (den.session(), den.session());
+        open(&mut peer, "dev");
+        leave(peer);
+        let left = Instant::now();
+        while den.servers_of() > 0 {
+            assert!(left.elapsed() < Duration::from_secs(5), "{flags}: {:?}", den.lab.processes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        leave(stays);
+    }
+}
+
+#[test]
+fn the_file_of_the_last_session_says_when_the_daemon_ends() {
+    let den = Den::new(&dev(json!({})));
+    let mut hasty = dev(json!({}));
+    hasty["daemonLinger"] = json!(0);
+    let hasty = den.lab.write("hasty.json", &hasty.to_string());
+    let session = || {
+        den.session_with(|command| {
+            command.arg("--config").arg(&hasty);
+        })
+    };
+    let (patient, first) = (den.session(), session());
+    let pid = den.daemon_pid();
+    leave(first);
+    den.until("one session", |now| sessions(now) == 1);
+    leave(patient);
+    den.until("no session", |now| sessions(now) == 0);
+    assert_eq!(den.daemon_pid(), pid);
+    leave(session());
+    wait_until_dead(pid);
+}
+
+#[test]
+fn an_orderly_end_lets_calls_finish_and_is_no_death() {
+    let den = Den::new(&dev(json!({"a": fake("--with slow,started,report")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    for round in 0..4 {
+        let quick = peer.post_call("dev__a__slow", r#"{"ms":200}"#);
+        let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
+        peer.call("dev__a__started", r#"{"key":"k"}"#).text();
+        assert_eq!(den.run(&["stop"]).code, Some(0));
+        assert_eq!(peer.answer(&quick).text(), "slow", "round {round}");
+        assert!(peer.answer(&slow).is_error(), "round {round}");
+        assert!(pid_of(&mut peer, "a") > 0, "it goes on by itself");
+        assert_eq!(sessions(&den.status()), 1, "in a daemon, round {round}");
+    }
+    assert_eq!(peer.stderr(), "");
+    leave(peer);
+}

@@ -1,0 +1,162 @@
+//! What people see of the daemon, and how they switch it on.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Den, dev, leave, open, sessions};
+use crate::harness::fake;
+
+#[test]
+fn what_runs_can_be_seen() {
+    let none = Den::new(&dev(json!({})));
+    assert_eq!(none.status(), json!({"daemon": null, "others": [], "sessions": [], "servers": []}));
+    let said = none.run(&["status"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "No daemon runs.\n"));
+    let said = none.run(&["stop"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "No daemon runs.\n"));
+
+    let den = Den::new(&dev(
+        json!({"a": fake("--with echo,slow,release,started"), "b": fake("--exit 1"), "c": fake("--tools 1 --stubborn 1")}),
+    ));
+    let mut silent = den.spawn();
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    peer.call("dev__a__echo", "{}").text();
+    let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
+    peer.call("dev__a__started", r#"{"key":"k"}"#).text();
+    let status = den.until("both sessions", |now| sessions(now) == 2);
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&status), ["daemon", "others", "servers", "sessions"]);
+    assert_eq!(keys(&status["daemon"]), ["pid", "rss", "uptime", "version"]);
+    assert!(status["daemon"]["rss"].as_u64().is_some_and(|rss| rss > 1_000_000), "{status:#}");
+    let of = |pid: u32| {
+        let sessions = status["sessions"].as_array().expect("a list");
+        sessions
+            .iter()
+            .find(|session| session["pid"] == pid)
+            .unwrap_or_else(|| panic!("no {pid}: {status:#}"))
+    };
+    assert_eq!(of(silent.pid())["client"], Value::Null);
+    let own = of(peer.pid());
+    assert_eq!(keys(own), ["calls", "client", "directory", "file", "pid", "since"]);
+    assert_eq!((&own["client"], &own["calls"]), (&json!("test-client"), &json!(3)));
+    assert_eq!(own["directory"], den.lab.dir.to_string_lossy().into_owned());
+    assert!(own["file"].as_str().is_some_and(|file| file.ends_with("/workbench-config.json")));
+    let since = own["since"].as_str().expect("a text");
+    assert!(since.len() == 20 && since.ends_with('Z') && since.as_bytes()[10] == b'T', "{since}");
+    let servers = status["servers"].as_array().expect("a list");
+    let states: Vec<_> =
+        servers.iter().map(|server| (server["server"].clone(), server["state"].clone())).collect();
+    assert_eq!(
+        states,
+        [(json!("a"), json!("running")), (json!("b"), json!("failed")), (json!("c"), json!("running"))]
+    );
+    assert_eq!(keys(&servers[0]), ["calls", "idle", "pid", "rss", "server", "sessions", "state", "toolbox"]);
+    assert_eq!(
+        (&servers[0]["calls"], &servers[0]["sessions"], &servers[0]["idle"]),
+        (&json!(3), &json!(1), &json!(0))
+    );
+    assert_eq!((&servers[1]["pid"], &servers[1]["rss"]), (&Value::Null, &json!(0)));
+    // The tree of the last is a server, and a descendant with a child.
+    assert!(servers[2]["rss"].as_u64() > servers[0]["rss"].as_u64(), "{status:#}");
+    let text = den.run(&["status"]).stdout;
+    assert!(text.contains("test-client") && text.contains("dev/a") && text.contains("SERVER"), "{text}");
+    peer.call("dev__a__release", r#"{"key":"k"}"#);
+    assert_eq!(peer.answer(&slow).text(), "slow");
+    silent.close();
+    silent.wait();
+    leave(peer);
+}
+
+#[test]
+fn an_invalid_file_starts_no_daemon_and_other_verbs_ignore_the_key() {
+    let den = Den::new(&json!({"daemon": true, "toolboxes": {"dev": {}}}));
+    let refused = den.run(&[]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(!den.directory().exists());
+    den.configure(&dev(json!({"a": fake("--tools 1")})));
+    let listed = den.run(&["list", "tools", "--json"]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(!den.directory().exists());
+    let served = den.lab.run(den.command().args(["serve"]));
+    assert_eq!(served.code, Some(0), "`serve` without --http is the stdio server: {served:?}");
+    assert!(den.directory().exists());
+    for (key, problem) in [("daemon", json!("yes")), ("linger", json!(-1)), ("daemonLinger", json!("1"))] {
+        let mut config = dev(json!({}));
+        config[key] = problem;
+        den.configure(&config);
+        let checked = den.run(&["check"]);
+        assert_eq!(checked.code, Some(2), "{key}: {checked:?}");
+        assert!(checked.stderr.contains(key), "{checked:?}");
+    }
+    den.configure(&dev(json!({})));
+}
+
+#[test]
+fn connect_writes_the_key_into_our_file() {
+    let den = Den::new(&json!({"toolboxes": {}}));
+    let file = den.lab.dir.join("xdg-config/mcp-workbench/workbench-config.json");
+    fs::create_dir_all(file.parent().expect("a directory")).expect("ours");
+    let before = "{\n  // mine\n  \"toolboxes\": {}\n}\n";
+    fs::write(&file, before).expect("ours");
+    let connect =
+        |more: &[&str]| den.lab.run(den.command().args(["connect", "gemini", "--daemon"]).args(more));
+    let shown = connect(&["--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains("+  \"daemon\": true"), "{shown:?}");
+    assert!(shown.stdout.contains("settings.json"), "the client's file is shown as well: {shown:?}");
+    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+    let written = connect(&["--yes", "--json"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let told: Value = serde_json::from_str(&written.stdout).expect("one JSON value");
+    assert_eq!((&told["written"], &told["config"]["written"]), (&json!(true), &json!(true)), "{told}");
+    let after = fs::read_to_string(&file).expect("ours");
+    assert!(after.contains("// mine") && after.contains("\"daemon\": true"), "{after}");
+    let again = connect(&["--yes", "--json"]);
+    let told: Value = serde_json::from_str(&again.stdout).expect("one JSON value");
+    assert_eq!((&told["changed"], &told["config"]["changed"]), (&json!(false), &json!(false)), "{told}");
+    // Without a terminal and without --yes nothing is written.
+    fs::write(&file, before).expect("ours");
+    assert_eq!(connect(&[]).code, Some(2));
+    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+}
+
+#[test]
+fn doctor_names_servers_that_keep_a_state_for_one_client() {
+    let entry = json!({"command": "@fake", "args": ["--tools", "1", "--marker", "@marker", "--instructions", "@playwright/mcp"]});
+    let mut own = entry.clone();
+    own["isolation"] = json!("session");
+    let den = Den::new(&dev(json!({"kept": entry, "own": own})));
+    let told = den.run(&["doctor", "--json"]);
+    let told: Value = serde_json::from_str(&told.stdout).expect("one JSON value");
+    let hint = |name: &str| {
+        let servers = told["servers"].as_array().expect("a list").iter();
+        servers.clone().find(|server| server["server"] == name).expect("it is there")["hint"].to_string()
+    };
+    assert!(hint("kept").contains("isolation") && !hint("own").contains("isolation"), "{told}");
+    // In the daemon such a server is each session's own.
+    let (mut one, mut other) = (den.session(), den.session());
+    open(&mut one, "dev");
+    open(&mut other, "dev");
+    assert_eq!(den.servers_of(), 4);
+    leave(one);
+    leave(other);
+}
+
+#[test]
+fn servers_that_start_rest_or_run_can_be_told_apart() {
+    let mut config = dev(json!({"a": fake("--tools 1 --wait-for @dir/go"), "b": fake("--tools 1")}));
+    config["toolboxes"]["dev"]["mcpServers"]["b"]["idleTimeout"] = json!(0.1);
+    let den = Den::new(&config);
+    let mut peer = den.session();
+    let opening = peer.post_call("open_toolbox", r#"{"toolbox_name":"dev"}"#);
+    let state = |now: &Value, at: usize, state: &str| now["servers"][at]["state"] == state;
+    let status = den.until("a start", |now| state(now, 0, "starting") && state(now, 1, "stopped"));
+    assert!(status["servers"][1]["pid"].is_null() && status["servers"][1]["rss"] == 0, "{status:#}");
+    den.lab.write("go", "");
+    peer.answer(&opening).json();
+    let status = den.until("both", |now| state(now, 0, "running") && state(now, 1, "stopped"));
+    assert!(status["servers"][0]["pid"].is_u64(), "{status:#}");
+    leave(peer);
+}
