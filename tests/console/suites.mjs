@@ -68,7 +68,7 @@ const files = () =>
       deep: { type: "boolean" },
     }, ["path"]),
     "--tool", tool("write_file", "Writes a text to a file."),
-    "--with", "slow,crash,result,large,report",
+    "--with", "slow,started,crash,result,large,report",
     "--stderr", "files: ready",
   );
 
@@ -122,6 +122,7 @@ async function pages(browser, check) {
     const bytes = [...sizes.values()].reduce((sum, size) => sum + size, 0);
     assert.ok(sizes.size >= 12 && bytes <= 150_000, `${sizes.size} files, ${bytes} bytes`);
     const view = await page.evaluate(() => performance.getEntriesByType("paint").find(({ name }) => name === "first-contentful-paint")?.startTime);
+    console.log(`       ${bytes} bytes in ${sizes.size} files, the first view after ${Math.round(view)} ms`);
     assert.ok(view < 1000, `the first view after ${view} ms`);
     await page.context().close();
   });
@@ -249,6 +250,16 @@ async function servers(browser, check) {
     const answer = await client.call("dev__late__tool-1");
     assert.ok(!answer.error && !answer.result.isError, JSON.stringify(answer));
     await state("late", "running");
+  });
+  await check("calls in flight fail as after a crash, and the reason is told", async () => {
+    await client.call("dev__files__slow", { ms: 1 });
+    const inFlight = client.call("dev__files__slow", { key: "held" });
+    await client.call("dev__files__started", { key: "held" });
+    await button(page, "files").click();
+    await region(page, "files").getByRole("button", { name: "Stop" }).click();
+    const answer = await inFlight;
+    assert.ok(answer.error ?? answer.result.isError, JSON.stringify(answer));
+    await state("files", "idle");
   });
   await check("live updates leave the focus where it is", async () => {
     await button(page, "rest").focus();
@@ -687,6 +698,19 @@ async function endurance(browser, check) {
     await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
     await row(page, "Servers", "files").waitFor();
     assert.equal(await page.getByRole("table", { name: "Servers" }).count(), 1);
+    await page.context().close();
+  });
+  await check("a tab takes little memory", async () => {
+    if (process.platform !== "linux") return;
+    const resident = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.child.pid}/status`, "utf8"))[1]);
+    // Whatever is made once is made before.
+    await (await open(browser, gateway)).context().close();
+    const before = resident();
+    const page = await open(browser, gateway);
+    await page.getByText("All definitions").waitFor();
+    const grown = resident() - before;
+    console.log(`       a tab takes ${grown} kB`);
+    assert.ok(grown <= 2048, `${grown} kB`);
     await page.context().close();
   });
   await check("it ends at once, whoever looks", async () => {

@@ -56,7 +56,7 @@ type Refused = (StatusCode, String);
 
 /// What a page wants of one server.
 #[derive(Deserialize)]
-struct Order {
+struct ServerOrder {
     id: String,
 }
 
@@ -166,7 +166,7 @@ impl Console {
                         "this token cannot start or stop servers".to_owned(),
                     ));
                 }
-                let order: Order = parsed(&read(&head.headers, body).await?)?;
+                let order: ServerOrder = parsed(&read(&head.headers, body).await?)?;
                 self.order(path, &order.id, &pass)?
             }
             "/call" => {

@@ -77,6 +77,8 @@ pub struct Door {
 pub struct Pass {
     /// The groups; `None` means all of them.
     pub groups: Option<Vec<String>>,
+    /// The name of the token; empty if it was the key.
+    pub principal: String,
 }
 
 impl Pass {
@@ -138,11 +140,12 @@ impl Door {
     pub(super) fn pass(&self, headers: &HeaderMap) -> Option<Pass> {
         if self.asks_for_tokens() {
             let token: Arc<Token> = authenticate(&self.rules.tokens(), headers).ok()?;
-            return Some(Pass { groups: token.scope.clone() });
+            return Some(Pass { groups: token.scope.clone(), principal: token.name.clone() });
         }
         let key = self.key.read()?;
         let given = bearer(headers)?;
-        bool::from(key.as_bytes().ct_eq(given.as_bytes())).then_some(Pass { groups: None })
+        bool::from(key.as_bytes().ct_eq(given.as_bytes()))
+            .then(|| Pass { groups: None, principal: String::new() })
     }
 }
 
@@ -225,7 +228,7 @@ mod tests {
             Token { name: "t".to_owned(), token: Secret::new("secret"), scope: Some(vec!["dev".into()]) };
         let (guarded, other) = door("door-key-tokens", vec![scoped]);
         let bearer = |given: &str| headers(&[("authorization", &format!("Bearer {given}"))]);
-        assert_eq!(open.pass(&bearer(&key)), Some(Pass { groups: None }));
+        assert_eq!(open.pass(&bearer(&key)), Some(Pass { groups: None, principal: String::new() }));
         for wrong in ["", "x", &key[1..], &format!("{key}0"), "secret"] {
             assert_eq!(open.pass(&bearer(wrong)), None, "{wrong}");
         }

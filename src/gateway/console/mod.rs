@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! browser ─▶ door (Host, Origin, key or token) ─▶ files: pages, which need no key
-//!                                              └▶ api ─▶ premises (servers), survey (tools), record (calls)
+//!                                              └▶ api ─▶ premises (servers), survey (tools), chronicle (calls)
 //!                                                   └─▶ stream: one for each tab
 //! ```
 //!
@@ -11,10 +11,10 @@
 //! for more only when there is room, and then begins with what it has missed, or anew.
 
 mod api;
+mod chronicle;
 mod door;
 mod files;
 mod premises;
-mod record;
 mod stream;
 mod survey;
 mod trial;
@@ -27,10 +27,10 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
 
+use self::chronicle::Chronicle;
 pub use self::door::{Door, KeyFile, Pass};
 use self::premises::{Around, Desk, ServerEntry};
 pub use self::premises::{FileProblem, House};
-use self::record::Record;
 use self::survey::{Outlook, Survey, SurveyedFile};
 use super::Gateway;
 use crate::config::locate::Face;
@@ -59,7 +59,7 @@ pub struct Console {
     /// Whether what it shows runs, in this process; else it comes from the journal.
     live: bool,
     houses: Box<dyn Fn() -> Vec<House> + Send + Sync>,
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<Chronicle>>,
     /// The engines whose events are recorded.
     heard: Mutex<Vec<Weak<Engine>>>,
     stations: Mutex<Vec<Arc<Station>>>,
@@ -202,12 +202,14 @@ impl Console {
         let mut stations = self.stations.lock();
         stations.retain(|station| station.gateway.strong_count() > 0);
         let is_this = |station: &&Arc<Station>| {
-            station.place == place && std::ptr::eq(station.gateway.as_ptr(), Arc::as_ptr(&gateway))
+            let is_mine = station.workspace.owner.principal == pass.principal;
+            is_mine && station.place == place && std::ptr::eq(station.gateway.as_ptr(), Arc::as_ptr(&gateway))
         };
         if let Some(station) = stations.iter().find(is_this) {
             return Some(station.clone());
         }
-        let workspace = gateway.engine.workspace("console", place, face, None, gateway.resident.clone());
+        let workspace =
+            gateway.engine.workspace(&pass.principal, place, face, None, gateway.resident.clone());
         let session = ClientSession::new(workspace.clone(), Route::Nowhere);
         session.greet(ClientHello::new(Version::LATEST_LEGACY, CLIENT, "{}"));
         let gateway = Arc::downgrade(&gateway);
@@ -292,7 +294,7 @@ impl Console {
 }
 
 /// Records what an engine tells, for as long as there is one.
-async fn listen(record: Arc<Mutex<Record>>, engine: Weak<Engine>, first: Live) {
+async fn listen(record: Arc<Mutex<Chronicle>>, engine: Weak<Engine>, first: Live) {
     let Live { recent, mut live } = first;
     let mut last = recent.last().cloned();
     recent.into_iter().for_each(|happening| record.lock().add(happening));

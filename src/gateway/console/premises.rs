@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Gateway;
+use super::chronicle::Chronicle;
 use super::door::Pass;
-use super::record::Record;
 use super::survey::Outlook;
 use crate::core::engine::Engine;
 use crate::core::process::ProcessTable;
@@ -124,7 +124,7 @@ pub(super) fn servers(
 
 /// What the rows of the table of servers are made of, beside the servers themselves.
 pub(super) struct Around<'a> {
-    pub(super) record: &'a Record,
+    pub(super) record: &'a Chronicle,
     /// The processes; `None` where states come from the journal alone.
     pub(super) processes: Option<&'a ProcessTable>,
     pub(super) outlooks: &'a [Outlook],

@@ -135,14 +135,19 @@ fn clients(console: &Console, houses: &[House], pass: &Pass) -> Value {
         return record.visitors(pass).into();
     }
     let mut rows: Vec<(u64, Value)> = Vec::new();
-    for workspace in houses.iter().flat_map(|house| house.engine.audience.workspaces()) {
+    let workspaces = houses.iter().flat_map(|house| {
+        house.engine.audience.workspaces().into_iter().map(move |workspace| (house, workspace))
+    });
+    for (house, workspace) in workspaces {
         if console.is_own(&workspace) {
             continue;
         }
         for client in introduced(&workspace) {
+            let secrets = &house.engine.settings().secrets;
+            let (name, version) = (secrets.redact(&client.name), secrets.redact(&client.client_version));
             let (calls, since) = (record.calls_of(&client.session, &client.name), millis(client.since));
             let row = json!({
-                "key": format!("{} {}", client.session, client.name), "name": client.name, "version": client.client_version,
+                "key": format!("{} {}", client.session, client.name), "name": name, "version": version,
                 "era": client.era, "since": since, "calls": calls,
             });
             rows.push((since, row));

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::AnnexBody;
+use super::annex::AnnexBody;
 use super::stream::{CutOff, Reader};
 use crate::protocol::era::OUR_NAME;
 use crate::protocol::message::{Id, Malformed, Refusal, code, is_modern_code};

@@ -7,6 +7,7 @@
 //!                                  answer (JSON or events) ◀── stream ◀── Sink ◀────────────────────┘
 //! ```
 
+mod annex;
 mod answer;
 mod body;
 mod budget;
@@ -20,19 +21,16 @@ mod stream;
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::HeaderMap;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +38,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
 pub(super) use self::body::read as read_body;
 use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
@@ -133,21 +132,6 @@ pub trait Backend: Send + Sync + 'static {
     /// Handles the end of the time for shutdown: every unanswered request fails with an error at once.
     fn abandon(&self);
 }
-
-/// Pages that are served beside MCP, at paths of their own. Nothing is checked before a request reaches them.
-pub trait Annex: Send + Sync {
-    /// Whether everything at this path is theirs.
-    fn owns(&self, path: &str) -> bool;
-    /// Answers a request.
-    fn respond<'a>(&'a self, request: Request<&'a mut Incoming>) -> AnnexAnswer<'a>;
-    /// Ends the answers that have no end of their own, because the server shuts down.
-    fn end(&self);
-}
-
-/// The body of an answer of an [`Annex`].
-pub type AnnexBody = Pin<Box<dyn Body<Data = Bytes, Error = Infallible> + Send>>;
-/// An answer of an [`Annex`], when it is there.
-pub type AnnexAnswer<'a> = Pin<Box<dyn Future<Output = Response<AnnexBody>> + Send + 'a>>;
 
 /// The settings of a server.
 #[derive(Clone)]

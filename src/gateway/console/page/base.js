@@ -103,8 +103,12 @@ function send(path, { body, signal }) {
 
 // --- The stream
 
-/** Shows the page, and keeps it up to date: each event goes to the handler of its name. */
+/**
+ * Shows the page, and keeps it up to date: each event goes to the handler of its name. `about` is called once, and again if
+ * another gateway is at the address; `again` when the stream has begun anew.
+ */
 export async function follow(handlers) {
+  let known;
   takeKey();
   addEventListener("hashchange", () => takeKey() && location.reload());
   for (let failures = 0; ; failures += 1) {
@@ -127,7 +131,9 @@ export async function follow(handlers) {
       for await (const { name, data } of events(response.body, alive)) {
         failures = 0;
         show("Live");
-        handlers[name]?.(JSON.parse(data));
+        const handler = name === "about" && data === known ? "again" : name;
+        if (name === "about") known = data;
+        handlers[handler]?.(JSON.parse(data));
       }
     } catch {
       // Whatever broke, the next attempt begins with the present state.

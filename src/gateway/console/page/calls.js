@@ -42,7 +42,6 @@ function begin(now) {
     "No call fits.",
   );
   split.hold(table);
-  if (split.key !== undefined) split.close();
 }
 
 function toggle() {

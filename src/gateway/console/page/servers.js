@@ -28,8 +28,6 @@ function begin(now) {
     "The configuration has no servers.",
   );
   split.hold(table);
-  // The table is a new one, perhaps that of another run of the gateway.
-  if (split.key !== undefined) split.close();
 }
 
 function open(row, button) {
@@ -42,7 +40,7 @@ function open(row, button) {
     try {
       await ask(verb, { body: JSON.stringify({ id: row.key }) });
     } catch (error) {
-      wrong.textContent = error.message;
+      wrong.replaceChildren(foreign(error.message));
       wrong.hidden = false;
     }
     look();

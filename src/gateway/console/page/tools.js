@@ -31,7 +31,6 @@ function begin(about) {
     NOTHING,
   );
   split.hold(table);
-  if (split.key !== undefined) split.close();
 }
 
 /** Shows what fits the words in the box; an answer that comes after a later question does not count. */
@@ -79,7 +78,7 @@ async function open(row, button) {
   try {
     ({ definition } = await ask(`tool?id=${encodeURIComponent(row.key)}`));
   } catch (error) {
-    split.panel.append(h("p", { class: "wrong", role: "alert" }, error.message));
+    split.panel.append(h("p", { class: "wrong", role: "alert" }, foreign(error.message)));
     return;
   }
   if (split.key !== row.key) return;
@@ -148,6 +147,7 @@ follow({
     begin(now);
     find();
   },
+  again: () => find(),
   // A server has come, gone, or offers something else.
   catalog(now) {
     if (version !== undefined && version !== now) find();

@@ -27,7 +27,7 @@ const TOP: usize = 5;
 
 /// What has happened.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct Chronicle {
     /// The last calls, each with its number.
     calls: VecDeque<(u64, Arc<Happening>)>,
     /// The number of the next call.
@@ -118,7 +118,7 @@ fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-impl Record {
+impl Chronicle {
     /// Takes in what has happened.
     pub(super) fn add(&mut self, happening: Arc<Happening>) {
         match &happening.fact {
@@ -338,10 +338,10 @@ mod tests {
     use crate::config::locate::Face;
     use crate::events::{CallOutcome, Who};
 
-    const ALL: Pass = Pass { groups: None };
+    const ALL: Pass = Pass { groups: None, principal: String::new() };
 
     fn only(group: &str) -> Pass {
-        Pass { groups: Some(vec![group.to_owned()]) }
+        Pass { groups: Some(vec![group.to_owned()]), ..ALL }
     }
 
     fn call(time: Millis, group: &str, ms: f64, outcome: CallOutcome) -> Arc<Happening> {
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn whoever_may_see_a_group_is_told_of_nothing_else() {
-        let mut record = Record::default();
+        let mut record = Chronicle::default();
         for n in 0..10 {
             let group = if n % 2 == 0 { "dev" } else { "ops" };
             record.add(call(1_000_000 + n, group, 100.0 + n as f64, CallOutcome::Error));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn whoever_falls_behind_is_told() {
-        let mut record = Record::default();
+        let mut record = Chronicle::default();
         for n in 0..CALLS as u64 + 10 {
             record.add(call(n, "dev", 1.0, CallOutcome::Ok));
         }
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn plots_are_of_the_last_ten_minutes() {
-        let mut record = Record::default();
+        let mut record = Chronicle::default();
         let now = 10_000_000;
         for (ago, ms, outcome) in [
             (700, 1.0, CallOutcome::Ok),
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_bounds() {
-        let mut record = Record::default();
+        let mut record = Chronicle::default();
         for n in 0..COUNTED as u64 + 100 {
             let mut happening = (*call(n * 2000, "dev", 1.0, CallOutcome::Ok)).clone();
             if let Fact::Call(call) = &mut happening.fact {
