@@ -177,7 +177,7 @@ async function overview(browser, check) {
     }
   });
   await check("two bars compare all definitions with what clients see", async () => {
-    await page.getByText("All definitions").waitFor();
+    await page.getByText("All definitions", { exact: true }).waitFor();
     await until(async () => {
       const [all, seen] = (await page.locator(".bars .value").allTextContents()).map((text) => Number(text.replace(/\D/g, "")));
       return all > 100 && seen > 100;
@@ -670,7 +670,7 @@ async function endurance(browser, check) {
     const crowd = await Promise.all(Array.from({ length: 4 }, (_, n) => Client.connect(gateway.mcp, { name: `agent ${n} ${"n".repeat(20_000)}` })));
     for (const one of crowd) await one.call("open_toolbox", { toolbox_name: "dev" });
     const work = (one, times) => Array.from({ length: times }).reduce((before) => before.then(async () => assert.ok((await one.call("dev__files__write_file")).result)), Promise.resolve());
-    for (let round = 0; round < 3; round += 1) await Promise.all(crowd.map((one) => work(one, 150)));
+    for (let round = 0; round < 3; round += 1) await Promise.all(crowd.map((one) => work(one, 100)));
     await client.call("dev__files__read_file", { path: "the last" });
     const told = [];
     let rest = "";
@@ -707,7 +707,7 @@ async function endurance(browser, check) {
     await (await open(browser, gateway)).context().close();
     const before = resident();
     const page = await open(browser, gateway);
-    await page.getByText("All definitions").waitFor();
+    await page.getByText("All definitions", { exact: true }).waitFor();
     const grown = resident() - before;
     console.log(`       a tab takes ${grown} kB`);
     assert.ok(grown <= 2048, `${grown} kB`);
