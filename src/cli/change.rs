@@ -135,7 +135,7 @@ impl Console<'_> {
             if !std::mem::take(&mut self.turn.overtaken) {
                 return result;
             }
-            self.say(&format!("{} has changed meanwhile; reading it again", file.display()))?;
+            self.say(&format!("{} was changed in the meantime; reading it again", file.display()))?;
         }
         self.attempt(file, &mut work)
     }
@@ -172,7 +172,7 @@ impl Console<'_> {
         if !current {
             self.turn.overtaken = true;
             let message = format!("{} keeps changing; nothing was written", snapshot.path.display());
-            return Err(Failure::failed(message, "end what changes it, and try again"));
+            return Err(Failure::failed(message, "stop the program that changes it, and try again"));
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Console<'_> {
             None => snapshot.remove(),
         };
         written.map_err(|error| {
-            let hint = "check that you may write it and that there is room on the disk; it is as it was";
+            let hint = "the file is unchanged; check its permissions and the free space on the disk";
             Failure::failed(format!("cannot write {file}: {error}"), hint)
         })?;
         answer.insert("written".to_owned(), json!(true));
@@ -252,7 +252,10 @@ impl Console<'_> {
                 // Whoever reads this cannot ask for the diff.
                 self.show(diff)?;
                 let message = "nothing was written: there is no terminal to ask on";
-                return Err(Failure::usage(message, "add --yes to write it, or --dry-run to only see it"));
+                return Err(Failure::usage(
+                    message,
+                    "add --yes to write the change, or --dry-run to see it only",
+                ));
             };
             match ask(&question)?.as_str() {
                 "d" | "D" | "diff" => self.show(diff)?,
@@ -285,7 +288,7 @@ impl Console<'_> {
         let new = if proposal.after.is_some() { file } else { "/dev/null" };
         let diff = unified(old, new, &hide(before), &hide(proposal.after.unwrap_or_default()));
         match diff.is_empty() {
-            true => format!("--- {old}\n+++ {new}\n (what changes is not shown)\n"),
+            true => format!("--- {old}\n+++ {new}\n (the change is in hidden values)\n"),
             false => {
                 let body = diff.match_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
                 format!("{}{}", &diff[..body], shortened(&proposal.secrets.redact(&diff[body..])))

@@ -20,7 +20,7 @@ use std::path::Path;
 
 #[derive(Subcommand)]
 pub(super) enum ShapeVerb {
-    /// Take a server out of the configuration
+    /// Remove a server from the configuration
     #[command(display_order = 31)]
     Remove {
         /// The server, as a name or TOOLBOX/SERVER
@@ -43,7 +43,7 @@ pub(super) enum ShapeVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Say what a toolbox is for, which is how the model learns of it
+    /// Describe what a toolbox is for; the model reads this text
     #[command(display_order = 33)]
     Describe {
         /// The toolbox
@@ -53,7 +53,7 @@ pub(super) enum ShapeVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Give a toolbox another name
+    /// Rename a toolbox
     #[command(display_order = 34)]
     Rename {
         /// The toolbox
@@ -63,7 +63,7 @@ pub(super) enum ShapeVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Let a disabled server start again
+    /// Enable a disabled server
     #[command(display_order = 35)]
     Enable {
         /// The server, as a name or TOOLBOX/SERVER
@@ -224,7 +224,7 @@ fn rename(
         }
         if known.contains(&new) {
             let hint = format!("`{} move … --to {new}` puts servers there", target.face.program());
-            return Err(Failure::usage(format!("there is a toolbox `{new}` already"), hint));
+            return Err(Failure::usage(format!("a toolbox `{new}` already exists"), hint));
         }
         let path = vec!["toolboxes".to_owned(), toolbox.to_owned()];
         let mut edits = vec![Edit::Rename { path, to: new.to_owned() }];
@@ -242,7 +242,7 @@ fn rename(
         }
         let mut summary = vec![format!("Renames toolbox `{toolbox}` to `{new}`")];
         if !tokens.is_empty() {
-            summary.push(format!("Also in the tokens {}", listed(&tokens, "and")));
+            summary.push(format!("Renames it in the tokens {} as well", listed(&tokens, "and")));
         }
         Ok(Planned { edits, summary, answer: answer(&tokens) })
     })

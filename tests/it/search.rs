@@ -139,7 +139,7 @@ code/github/merge_pull_request  merge pull request  Merge a pull request.
         json!({"toolbox": "code", "server": "github", "tool": "list_issues", "registered": "code__github__list_issues",
                "description": "List the issues of a repository.", "score": score, "matched": ["github", "issues"]})
     );
-    let nothing = "nothing fits `saxophone recital`; there are the servers code/github, code/serena, home/files, home/weather\n";
+    let nothing = "nothing fits `saxophone recital`; the servers are code/github, code/serena, home/files, home/weather\n";
     place.check(&["search", "saxophone", "recital"], 0, "", nothing);
     place.check(&["search", "saxophone", "recital", "-q"], 0, "", "");
     place.check(&["search", "saxophone", "recital", "--json"], 0, "[]\n", "");

@@ -131,7 +131,10 @@ fn describe_rename_enable_disable_and_remove() {
         before.replacen("\"ops\": {", "\"operations\": {", 1).replacen("\"ops\"]", "\"operations\"]", 1);
     assert_eq!(after, renamed);
     assert_eq!((&answer["renamedFrom"], &answer["tokens"]), (&json!("ops"), &json!(["ann"])));
-    assert!(said.contains("Renames toolbox `ops` to `operations`\nAlso in the tokens `ann`\n"), "{said}");
+    assert!(
+        said.contains("Renames toolbox `ops` to `operations`\nRenames it in the tokens `ann` as well\n"),
+        "{said}"
+    );
     // What is so already is left alone.
     for args in [
         &["enable", "files"][..],
@@ -161,7 +164,7 @@ fn a_change_that_check_would_refuse_is_not_written() {
         (&["move", "ops/memory", "--to", "web"], &["`ops` is not configured in this file"]),
         (&["rename", "ops", "a__b"], &["a toolbox name may not contain `__`"]),
         (&["move", "files", "--to", " "], &["a name may not be blank"]),
-        (&["rename", "ops", "web"], &["there is a toolbox `web` already"]),
+        (&["rename", "ops", "web"], &["a toolbox `web` already exists"]),
         (&["rename", "opps", "x"], &["there is no toolbox `opps`", "did you mean `ops`?"]),
         (&["describe", "x", "y"], &["there is no toolbox `x`", "`notes`, `ops` and `web`"]),
         (&["enable", "memory"], &["several servers are called `memory`", "`notes/memory` or `ops/memory`"]),
@@ -172,7 +175,7 @@ fn a_change_that_check_would_refuse_is_not_written() {
         ),
         (&["move", "notes/memory", "ops/memory", "--to", "x"], &["would have two servers called `memory`"]),
         (&["disable", "flies"], &["there is no server `flies`", "did you mean `files`?"]),
-        (&["add", "files", "--", "x"], &["`files` is there already in toolbox `notes`"]),
+        (&["add", "files", "--", "x"], &["a server `files` already exists in toolbox `notes`"]),
     ] {
         let said = refused(args);
         for part in parts {
@@ -397,7 +400,7 @@ fn init_offers_to_start_every_server_once() {
         terminal.wait_for("Start every server once").wait_for("[y/N] ").press(answer);
         let ended = terminal.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(ended.shown.contains("1 of 2 cannot be used"), starts, "{ended:?}");
+        assert_eq!(ended.shown.contains("1 of 2 servers cannot be used"), starts, "{ended:?}");
         assert!(ended.shown.contains("connect cursor"), "{ended:?}");
     }
 }

@@ -89,7 +89,7 @@ impl Run {
         let servers: Vec<_> = catalog.servers.iter().map(|known| known.upstream.to_string()).collect();
         match &servers[..] {
             [] => format!("nothing fits `{query}`; there are no servers"),
-            servers => format!("nothing fits `{query}`; there are the servers {}", servers.join(", ")),
+            servers => format!("nothing fits `{query}`; the servers are {}", servers.join(", ")),
         }
     }
 }

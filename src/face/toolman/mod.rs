@@ -150,7 +150,7 @@ impl Toolman {
         }
         let nothing = lists.iter().all(Vec::is_empty);
         let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
-            (true, _) => "Nothing fits; the servers there are stand in `servers`.".to_owned(),
+            (true, _) => "Nothing fits; `servers` lists the servers there are.".to_owned(),
             (false, true) => "All of it is active.".to_owned(),
             (false, false) => format!(
                 "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",
@@ -559,7 +559,7 @@ impl Switches {
         }
         let [tools_on, tools_off, resources_on, resources_off] = KEYS.map(|key| {
             let list =
-                arguments.unique(key).map_err(|_| format!("Invalid parameters: {key} stands twice"))?;
+                arguments.unique(key).map_err(|_| format!("Invalid parameters: {key} appears twice"))?;
             let Some(list) = list else {
                 return Err(format!("Invalid parameters: {key} is missing; {expected}"));
             };
@@ -589,7 +589,7 @@ fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>
     }
     let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
         Some(Ok(found)) => found,
-        Some(Err(_)) => return Err(format!("Invalid parameters: a key stands twice; {expected}")),
+        Some(Err(_)) => return Err(format!("Invalid parameters: a key appears twice; {expected}")),
         None => [None, None],
     };
     match name.and_then(Node::as_str) {
