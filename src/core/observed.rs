@@ -45,18 +45,23 @@ impl Owner {
         let _ = self.session.set(label(id.as_bytes()));
     }
 
+    /// What stands for the id of the session.
+    pub fn session(&self) -> &Arc<str> {
+        self.session.get_or_init(|| {
+            let mut id = [0; 16];
+            // Without randomness sessions of one process cannot be told apart in the journal.
+            let _ = getrandom::fill(&mut id);
+            label(&id)
+        })
+    }
+
     /// The client of this name.
     fn who(&self, client: &str, is_token: bool) -> Arc<Who> {
         let mut last = self.last.lock();
         if let Some(who) = last.as_ref().filter(|who| *who.client == *client) {
             return who.clone();
         }
-        let session = self.session.get_or_init(|| {
-            let mut id = [0; 16];
-            // Without randomness sessions of one process cannot be told apart in the journal.
-            let _ = getrandom::fill(&mut id);
-            label(&id)
-        });
+        let session = self.session();
         let token = (is_token && !self.principal.is_empty()).then(|| self.principal.as_str().into());
         last.insert(Arc::new(Who { client: client.into(), session: session.clone(), token })).clone()
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
 //!   ^                 └──────error────│──────────────^
-//!   ├──unused for `idleTimeout`───────┘
+//!   ├──unused for `idleTimeout`, or by hand
 //!   └──stop, from wherever it is
 //! ```
 //!
@@ -15,6 +15,8 @@
 //!
 //! Invariant: a stale generation changes nothing. Every life has a number, and reports of an older life are
 //! ignored.
+
+pub mod by_hand;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -259,10 +259,10 @@ fn is_known(serving: &Serving, token: &Token) -> bool {
 }
 
 /// Cancels a modern request whose client closed the stream.
-struct CancelOnDrop {
-    gateway: Arc<Gateway>,
-    session: Arc<ClientSession>,
-    id: Id,
+pub(super) struct CancelOnDrop {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) session: Arc<ClientSession>,
+    pub(super) id: Id,
 }
 
 impl Drop for CancelOnDrop {

@@ -7,6 +7,7 @@
 //! own.
 
 mod backend;
+pub mod console;
 pub mod doctor;
 mod faces;
 pub mod find;

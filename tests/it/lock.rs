@@ -402,6 +402,7 @@ fn no_verb_shows_what_is_withheld() {
         "describe",
         "rename",
         "status",
+        "console",
         "stop",
         "log",
         "stats",

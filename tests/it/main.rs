@@ -15,6 +15,7 @@ mod compatibility;
 mod config;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod conformance;
+mod console;
 mod crash;
 #[cfg(target_os = "linux")]
 mod daemon;

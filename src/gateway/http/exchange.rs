@@ -41,6 +41,9 @@ impl<B: Backend> HttpServer<B> {
     }
 
     async fn admitted(&self, request: Request<&mut Incoming>) -> HttpAnswer {
+        if let Some(annex) = self.settings.annex.as_ref().filter(|annex| annex.owns(request.uri().path())) {
+            return annex.respond(request).await.map(Payload::Annex);
+        }
         let headers = request.headers();
         if let Err((status, words)) = self.guard.admit(request.uri(), headers) {
             return refuse(status, words);

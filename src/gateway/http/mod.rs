@@ -7,6 +7,7 @@
 //!                                  answer (JSON or events) ◀── stream ◀── Sink ◀────────────────────┘
 //! ```
 
+mod annex;
 mod answer;
 mod body;
 mod budget;
@@ -37,9 +38,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
+pub(super) use self::body::read as read_body;
 use self::budget::Budget;
+pub(super) use self::guard::{Guard, authenticate, bearer, single};
 pub use self::guard::{is_host, is_origin};
-pub(super) use self::headers::mirror;
+pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
@@ -135,6 +139,8 @@ pub trait Backend: Send + Sync + 'static {
 /// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
+    /// What else is served.
+    pub annex: Option<Arc<dyn Annex>>,
     /// Further host names by which we may be addressed.
     pub allow_host: Vec<String>,
     /// Further origins from which browsers may call us.
@@ -164,6 +170,7 @@ impl Settings {
     /// Settings with the usual limits.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self {
+            annex: None,
             allow_host: Vec::new(),
             allow_origin: Vec::new(),
             drain: Duration::from_secs(3),
@@ -201,6 +208,17 @@ impl Rules {
         Arc::new(Self { further, current, changed: Notify::new() })
     }
 
+    /// Rules by which everybody on this machine may come in.
+    pub fn without_tokens() -> Arc<Self> {
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 0,
+            state_key: None,
+            tokens: Vec::new(),
+        };
+        Self::new(&serving, None)
+    }
+
     /// Applies the rules of a new configuration. Sessions whose token is gone end.
     pub fn replace(&self, serving: &Serving) {
         *self.current.write() = Rule::new(serving, self.further.as_ref());
@@ -210,6 +228,11 @@ impl Rules {
     /// Ends the sessions whose toolbox is gone.
     pub fn enforce(&self) {
         self.changed.notify_one();
+    }
+
+    /// The tokens in force.
+    pub fn tokens(&self) -> Vec<Arc<Token>> {
+        self.get().tokens.clone()
     }
 
     fn get(&self) -> Arc<Rule> {
@@ -370,6 +393,9 @@ impl<B: Backend> HttpServer<B> {
     /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        if let Some(annex) = &self.settings.annex {
+            annex.end();
+        }
         self.backend.drain();
         if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
             self.backend.abandon();
