@@ -139,13 +139,15 @@ pub(super) fn run(wanted: &Log, world: &World, (manner, screen): (Manner, Screen
     };
     show(&lines)?;
     tell_skipped(&reader, manner)?;
-    while wanted.follow {
+    if !wanted.follow {
+        return Ok(0);
+    }
+    loop {
         sleep(BETWEEN_LOOKS);
         let mut lines = reader.poll()?;
         lines.retain(|line| wanted.includes(line));
         show(&lines)?;
     }
-    Ok(0)
 }
 
 impl Log {
