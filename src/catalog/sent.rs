@@ -41,7 +41,7 @@ pub enum Differs {
     Other,
     /// Nothing of that name was approved.
     New,
-    /// It has a member twice, or is nested too deep to be compared.
+    /// It has a member twice, or is nested too deeply to be compared.
     Unfit,
 }
 

@@ -111,7 +111,10 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         (Some(url), []) => {
             let header = |text: &String| {
                 let (name, value) = text.split_once(':').ok_or_else(|| {
-                    Failure::usage("a header has no `:`", "write it as --header \"Name: value\"")
+                    Failure::usage(
+                        "a header needs a `:` between its name and its value",
+                        "write it as --header \"Name: value\"",
+                    )
                 })?;
                 Ok((name.trim().to_owned(), Template::ours(value.trim())))
             };
@@ -124,14 +127,17 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
         },
         _ => {
             return Err(Failure::usage(
-                "a server has either a command or a URL",
+                "a server needs either a command or a URL",
                 "write `add NAME -- COMMAND ARGUMENTS…` or `add NAME --url URL`",
             ));
         }
     };
     let variable = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Template::ours(value))),
-        _ => Err(Failure::usage("a variable has no `=`", "write it as --env NAME=value")),
+        _ => Err(Failure::usage(
+            "a variable needs an `=` between its name and its value",
+            "write it as --env NAME=value",
+        )),
     };
     Ok(ImportedServer {
         name: new.name.to_owned(),
@@ -165,8 +171,8 @@ fn toolbox(target: &Target<'_>, server: &str, value: &Value) -> Result<String, F
     });
     if let Some(place) = there {
         return Err(Failure::usage(
-            format!("`{server}` is there already{}", inside("in", &place.toolbox)),
-            format!("choose another name, or `{} remove` it first", target.face.program()),
+            format!("a server `{server}` already exists{}", inside("in", &place.toolbox)),
+            format!("choose another name, or `{} remove` the old one first", target.face.program()),
         ));
     }
     Ok(match (target.face, target.toolbox) {

@@ -12,7 +12,7 @@ use crate::client_files::shown;
 use crate::config::Redactor;
 use crate::config::env_file::SECRETS;
 use crate::config::locate::Face;
-use crate::config::{Access, EnvFile, Inputs, load, load_toolman};
+use crate::config::{Access, EnvFile, Inputs, Problem, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
 use crate::memory::turn::Turn;
@@ -135,7 +135,7 @@ impl Console<'_> {
             if !std::mem::take(&mut self.turn.overtaken) {
                 return result;
             }
-            self.say(&format!("{} has changed meanwhile; reading it again", file.display()))?;
+            self.say(&format!("{} was changed in the meantime; reading it again", file.display()))?;
         }
         self.attempt(file, &mut work)
     }
@@ -172,7 +172,7 @@ impl Console<'_> {
         if !current {
             self.turn.overtaken = true;
             let message = format!("{} keeps changing; nothing was written", snapshot.path.display());
-            return Err(Failure::failed(message, "end what changes it, and try again"));
+            return Err(Failure::failed(message, "stop the program that changes it, and try again"));
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Console<'_> {
             None => snapshot.remove(),
         };
         written.map_err(|error| {
-            let hint = "check that you may write it and that there is room on the disk; it is as it was";
+            let hint = "the file is unchanged; check its permissions and the free space on the disk";
             Failure::failed(format!("cannot write {file}: {error}"), hint)
         })?;
         answer.insert("written".to_owned(), json!(true));
@@ -252,7 +252,10 @@ impl Console<'_> {
                 // Whoever reads this cannot ask for the diff.
                 self.show(diff)?;
                 let message = "nothing was written: there is no terminal to ask on";
-                return Err(Failure::usage(message, "add --yes to write it, or --dry-run to only see it"));
+                return Err(Failure::usage(
+                    message,
+                    "add --yes to write the change, or --dry-run to see it only",
+                ));
             };
             match ask(&question)?.as_str() {
                 "d" | "D" | "diff" => self.show(diff)?,
@@ -285,7 +288,7 @@ impl Console<'_> {
         let new = if proposal.after.is_some() { file } else { "/dev/null" };
         let diff = unified(old, new, &hide(before), &hide(proposal.after.unwrap_or_default()));
         match diff.is_empty() {
-            true => format!("--- {old}\n+++ {new}\n (what changes is not shown)\n"),
+            true => format!("--- {old}\n+++ {new}\n (the change is in hidden values)\n"),
             false => {
                 let body = diff.match_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
                 format!("{}{}", &diff[..body], shortened(&proposal.secrets.redact(&diff[body..])))
@@ -341,6 +344,23 @@ pub(super) fn validate(
     secrets: Option<&str>,
     world: &World,
 ) -> Result<(), Failure> {
+    let mut problems = problems(face, file, bytes, secrets, world);
+    problems.retain(|problem| !problem.unset);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let count = errors(&problems);
+    Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
+}
+
+/// Why `check` would refuse this text of our configuration.
+pub(super) fn problems(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    secrets: Option<&str>,
+    world: &World,
+) -> Vec<Problem> {
     let environment = |name: &str| world.variable(name);
     let read = |path: &Path| match secrets {
         Some(text) if path == file.with_file_name(SECRETS) => {
@@ -354,12 +374,8 @@ pub(super) fn validate(
         Face::Toolman => load_toolman(file, bytes, &inputs).err(),
     };
     let mut problems = problems.unwrap_or_default();
-    problems.retain(|problem| problem.is_error() && !problem.unset);
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let count = errors(&problems);
-    Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
+    problems.retain(Problem::is_error);
+    problems
 }
 
 /// The format of a face's file.

@@ -46,8 +46,9 @@ const BASH: &str = r#"FUNCTION() {
 complete -o default -F FUNCTION PROGRAM
 "#;
 
+/// The function has the name of the file that zsh loads it from, so that it knows its first call.
 const ZSH: &str = r#"#compdef PROGRAM
-FUNCTION() {
+_PROGRAM() {
     local -a found
     found=("${(@f)$("${(Q)words[1]/#\~/$HOME}" complete -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
     if [[ -n ${found[1]} ]]; then
@@ -56,10 +57,10 @@ FUNCTION() {
         _files
     fi
 }
-if [[ ${funcstack[1]} == FUNCTION ]]; then
-    FUNCTION "$@"
+if [[ ${funcstack[1]} == _PROGRAM ]]; then
+    _PROGRAM "$@"
 else
-    compdef FUNCTION PROGRAM
+    compdef _PROGRAM PROGRAM
 fi
 "#;
 

@@ -151,7 +151,7 @@ fn connect_now(
     };
     if let Some((place, install)) = fleeting(order.program) {
         console.warn(&format!(
-            "this program lies in {place} and may vanish from there; install it (`{install}`) and connect again"
+            "this program is in {place} and may be deleted from there; install it (`{install}`) and connect again"
         ))?;
     }
     let start = GatewayStart::plan(order, client, config, &ours, &base.text)?;
@@ -172,11 +172,13 @@ fn connect_now(
         taken: change.taken.iter().map(|server| server.origin.path.clone()).collect(),
     };
     if change.replaces && snapshot.text() != Some(&change.after) {
-        console.warn(&format!("another server is called {name}; we take its place until you disconnect"))?;
+        console.warn(&format!(
+            "the client already has a server called {name}; the gateway takes its place until you disconnect"
+        ))?;
     }
     change.sum_up(client, order.face, console);
     if order.scope == FileScope::Project && !knows_workspace(client) {
-        console.plan("The entry has absolute paths, so it fits this machine only");
+        console.plan("The entry has absolute paths, so it works on this machine only");
     }
     let hidden = hidden_apps(order, client, config, &ours);
     hidden.iter().for_each(|hidden| console.plan(hidden));
@@ -188,7 +190,7 @@ fn connect_now(
     })?;
     match outcome {
         Settled::Same => {
-            console.say(&format!("{} is connected already", client.title))?;
+            console.say(&format!("{} is already connected", client.title))?;
             hidden.iter().try_for_each(|hidden| console.say(hidden))?;
         }
         Settled::Shown => {}
@@ -585,7 +587,7 @@ fn place(client: &KnownClient, scope: FileScope, world: &World) -> Result<PathBu
             place.ok_or_else(|| {
                 let able = CLIENTS.iter().filter(|client| !client.files.project.is_empty());
                 let able: Vec<_> = able.map(|client| client.id).collect();
-                let message = format!("{} has no file for a project", client.title);
+                let message = format!("{} has no project file", client.title);
                 Failure::usage(message, format!("leave out --project; {} have one", listed(&able, "and")))
             })
         }

@@ -100,7 +100,7 @@ pub(super) fn examine(
     runtime.shutdown_background();
     findings?.ok_or_else(|| {
         screen.clear();
-        Failure::interrupted("what was started has been ended")
+        Failure::interrupted("all servers that were started have been ended")
     })
 }
 
@@ -140,19 +140,17 @@ impl<'a> ServerRow<'a> {
 fn remark(finding: &Finding) -> Option<String> {
     let mut remarks = Vec::new();
     if finding.took >= SLOW {
-        remarks.push(
-            "it is slow to start; install it instead of having it downloaded at every start".to_owned(),
-        );
+        remarks.push("it was slow to start; if it is downloaded every time, install it".to_owned());
     }
     if finding.remarks.contains(&Remark::ByLoginShell) {
         remarks.push(
-            "its command is not on PATH, but on that of the login shell, which is used; an absolute path is found faster"
+            "its command is not on PATH and was looked up in the login shell's PATH; an absolute path saves that step"
                 .to_owned(),
         );
     }
     if finding.remarks.contains(&Remark::KeepsState) {
         remarks.push(
-            "it keeps what one client does, such as a browser's page; over HTTP all clients share it unless its entry says `\"isolation\": \"session\"`"
+            "it keeps state for one client, such as the page in a browser; over HTTP all clients share it unless its entry says `\"isolation\": \"session\"`"
                 .to_owned(),
         );
     }
@@ -222,7 +220,7 @@ fn told(oddity: &Oddity) -> String {
         Oddity::Mended { kind, key, members } => {
             let members = printable(&members.join(", "));
             format!(
-                "the {} {} is shown mended, since MCP allows no such {members}",
+                "the {} {} is shown corrected, since MCP does not allow its {members}",
                 kind.noun(),
                 printable(key)
             )
@@ -281,7 +279,7 @@ fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Wr
         for (full, name) in &finding.renamed {
             writeln!(
                 out,
-                "        {} is called {name}, since clients would not take the name",
+                "        {} is shown as {name}, since clients would not accept its own name",
                 printable(full)
             )?;
         }
@@ -297,7 +295,7 @@ fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Wr
     let failed = rows.iter().filter(|row| !row.is_ok()).count();
     match failed {
         0 => writeln!(out, "all is well"),
-        _ => writeln!(out, "{failed} of {} cannot be used", rows.len()),
+        _ => writeln!(out, "{failed} of {} servers cannot be used", rows.len()),
     }
 }
 

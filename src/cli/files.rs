@@ -41,13 +41,13 @@ use std::path::{Path, PathBuf};
 
 #[derive(Subcommand)]
 pub(super) enum FileVerb {
-    /// Bring the servers of all clients on this machine into a configuration
+    /// Import the servers of all clients on this machine into your configuration
     #[command(display_order = 10)]
     Init {
-        /// Write the file of the current directory, from the servers that belong to this project
+        /// Write this directory's file, from the servers that belong to this project
         #[arg(long)]
         project: bool,
-        /// Write the user's own file, from the servers of all projects, which is what it does in any case
+        /// Write your own file, from the servers that you have in every project (the default)
         #[arg(long, conflicts_with = "project")]
         user: bool,
         #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Bring the servers of one client or file into the configuration
+    /// Import the servers of one client or file into the configuration
     #[command(display_order = 13)]
     Import {
         #[arg(value_name = "CLIENT|FILE", help = format!("A client ({}), or the path of a file", import::clients()))]
@@ -70,12 +70,12 @@ pub(super) enum FileVerb {
     /// Add a server to the configuration
     #[command(display_order = 30)]
     Add {
-        /// What the server is called
+        /// The name of the server
         name: String,
-        /// Where a server that runs already is
+        /// The URL of a server that is already running
         #[arg(long, conflicts_with_all = ["command", "env"])]
         url: Option<String>,
-        /// It speaks the deprecated HTTP+SSE transport
+        /// Use the deprecated HTTP+SSE transport
         #[arg(long, requires = "url")]
         sse: bool,
         /// A header to send, such as "Authorization: Bearer ${TOKEN}"
@@ -84,7 +84,7 @@ pub(super) enum FileVerb {
         /// A variable for the program, such as API_KEY='${API_KEY}'
         #[arg(long, short, value_name = "NAME=VALUE")]
         env: Vec<String>,
-        /// What its toolbox is for, which is how the model learns of it
+        /// What its toolbox is for; the model reads this text
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
         /// The program to start and its arguments
@@ -95,7 +95,7 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         change: Change,
     },
-    /// Approve what the servers offer now, and write it into the lock file
+    /// Approve what the servers offer now, by writing it into the lock file
     #[command(
         display_order = 44,
         after_help = "\
@@ -113,18 +113,18 @@ While the lock file exists, models see only the definitions in it. Commit it, an
     },
     #[command(flatten)]
     Shape(shape::ShapeVerb),
-    /// Register this gateway in a client's own file
+    /// Register the gateway in a client's own file
     #[command(display_order = 11)]
     Connect {
         #[arg(help = format!("The client: {}", import::clients()))]
         client: String,
-        /// Register the configuration of the current directory, in the client's file for this project
+        /// Register this directory's configuration in the client's project file
         #[arg(long)]
         project: bool,
         /// Leave the client's other servers where they are
         #[arg(long)]
         keep: bool,
-        /// Also write `"daemon": true` into our file: all sessions share one process and its servers
+        /// Also write `"daemon": true` into the configuration: all sessions share one process and its servers
         #[arg(long)]
         daemon: bool,
         #[command(flatten)]
@@ -178,14 +178,14 @@ pub(super) struct Change {
     /// Write without asking
     #[arg(long, short)]
     yes: bool,
-    /// Show the change and write nothing, also beside --yes
+    /// Show the change and write nothing, even with --yes
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Args)]
 pub(super) struct InToolbox {
-    /// The toolbox (default: one per server, named after it)
+    /// The toolbox to put servers into (default: one per server, named after it)
     #[arg(long, value_name = "NAME")]
     toolbox: Option<String>,
 }

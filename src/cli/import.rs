@@ -123,22 +123,23 @@ fn init_now(
     Ok((answer, outcome, next))
 }
 
-/// The commands that register the file with the clients whose servers were found.
+/// The command that registers the file with a client: one whose servers were found, or else any.
 fn next(face: Face, scope: FileScope, sources: &Sources) -> String {
     let program = face.program();
     let (project, able): (_, fn(&&KnownClient) -> bool) = match scope {
         FileScope::User => ("", |_| true),
         FileScope::Project => (" --project", |client| !client.files.project.is_empty()),
     };
-    let found = CLIENTS.iter().filter(able).filter(|client| {
-        let title = client.title;
-        sources.found.iter().any(|source| source.client == title)
-    });
-    let found: Vec<_> = found.map(|client| format!("`{program} connect {}{project}`", client.id)).collect();
-    let all: Vec<_> = CLIENTS.iter().filter(able).map(|client| client.id).collect();
-    match found.is_empty() {
-        true => format!("`{program} connect CLIENT{project}`, with one of {}", listed(&all, "or")),
-        false => found.join(" or "),
+    let able: Vec<_> = CLIENTS.iter().filter(able).collect();
+    let has_servers = |client: &KnownClient| sources.found.iter().any(|source| source.client == client.title);
+    let found: Vec<_> = able.iter().filter(|client| has_servers(client)).map(|client| client.id).collect();
+    match &found[..] {
+        [only] => format!("`{program} connect {only}{project}`"),
+        [] => {
+            let all: Vec<_> = able.iter().map(|client| client.id).collect();
+            format!("`{program} connect CLIENT{project}`, with one of {}", listed(&all, "or"))
+        }
+        several => format!("`{program} connect CLIENT{project}`, with one of {}", listed(several, "or")),
     }
 }
 
@@ -203,7 +204,7 @@ fn import_now(
                 edit::parse(format_of(&path), &text).map_err(|refusal| refused(&path, &refusal))?.value;
             let client = KnownClient::of_file(&path, &value).ok_or_else(|| {
                 Failure::configuration(
-                    format!("{name} holds no servers of a client that we know"),
+                    format!("{name} is not a file of a client that we know"),
                     format!("known clients are {}", clients()),
                 )
             })?;
@@ -400,7 +401,7 @@ fn bring(
             for line in std::mem::take(&mut console.summary) {
                 console.say(&line)?;
             }
-            console.say(&format!("{} holds all of it already", file.display()))?;
+            console.say(&format!("{} already has all of it", file.display()))?;
         }
         Settled::Written => lock::remind(order.face, &config, console)?,
         Settled::Shown => {}
@@ -497,7 +498,7 @@ impl<'a> Import<'a> {
         for Addition { server, renamed_from } in &self.plan.additions {
             let off = if server.disabled { ", off" } else { "" };
             let renamed =
-                renamed_from.as_ref().map(|name| format!(", there called {name}")).unwrap_or_default();
+                renamed_from.as_ref().map(|name| format!(", called {name} there")).unwrap_or_default();
             console.plan(format!("+ {} ({}{renamed}{off})", server.name, server.origin.client));
         }
         for one in &self.plan.merged {
@@ -567,7 +568,7 @@ fn edits(
                         file: server.origin.file.clone(),
                         server: server.name.clone(),
                         key: server.tools_key.clone(),
-                        message: "names the tools that pass; here `active_toolsets` says what is active"
+                        message: "limits which tools are offered; toolman has `active_toolsets` for that"
                             .to_owned(),
                     });
                 }

@@ -185,7 +185,7 @@ fn ask_servers(
     runtime.shutdown_background();
     let interrupted = || {
         screen.clear();
-        Failure::failed("interrupted", "what was started has been ended; nothing was written")
+        Failure::failed("interrupted", "all servers that were started have been ended; nothing was written")
     };
     Ok((asked?.ok_or_else(interrupted)?, secrets))
 }
@@ -264,7 +264,7 @@ impl Survey<'_> {
             console.hold(&snapshot)?;
             let text = write(form(self.order.face), &renewal.servers);
             snapshot.replace(text.as_bytes(), Audience::Usual).map_err(|error| {
-                let hint = "check that you may write it and that there is room on the disk; it is as it was";
+                let hint = "the file is unchanged; check its permissions and the free space on the disk";
                 Failure::failed(format!("cannot write {shown}: {error}"), hint)
             })?;
             console.say(&format!("Wrote {shown}; commit it, so that others can review it"))?;
@@ -335,7 +335,7 @@ impl Survey<'_> {
         });
         let hiding = renewal.changes.iter().filter(|change| !change.characters.is_empty()).map(|change| {
             let name = self.address(&change.place, &change.name);
-            format!("{name} has characters that nobody sees: {}", points(change).join(", "))
+            format!("{name} has invisible characters: {}", points(change).join(", "))
         });
         refused.chain(hiding).collect()
     }
@@ -424,7 +424,7 @@ fn why(refusal: &Unwritable) -> String {
     match refusal {
         Unwritable::Secret => "holds a secret of the configuration".to_owned(),
         Unwritable::Twice(member) => format!("has the member \"{member}\" twice"),
-        Unwritable::Deep => "is nested too deep".to_owned(),
+        Unwritable::Deep => "is nested too deeply".to_owned(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Servers {
                 let up = screen.while_waiting("asking", || shell.starting(), upstream.up()).await;
                 let label = upstream.to_string();
                 match (up, upstream.login()) {
-                    (Ok(_), _) => return tell(manner, &label, &format!("{label} wants no login"), None),
+                    (Ok(_), _) => return tell(manner, &label, &format!("{label} needs no login"), None),
                     (Err(_), Some(login)) => {
                         go_through_one(screen, &label, login, browser).await?;
                         shell.forget_failure(upstream);
@@ -134,10 +134,10 @@ async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Res
     if manner.json {
         writeln!(io::stdout(), "{}", json!(wanting))?;
     } else if wanting.is_empty() {
-        writeln!(io::stdout(), "no server wants a login")?;
+        writeln!(io::stdout(), "no server needs a login")?;
     } else {
         for label in wanting {
-            writeln!(io::stdout(), "{label} wants a login: run `{} login {label}`", face.program())?;
+            writeln!(io::stdout(), "{label} needs a login: run `{} login {label}`", face.program())?;
         }
     }
     Ok(0)
@@ -211,16 +211,13 @@ async fn go_through_one(screen: Screen, label: &str, login: Login, browser: bool
     let mut err = io::stderr();
     let pasted = match browser {
         true => {
-            writeln!(
-                err,
-                "{label} wants you to log in. Your browser should open; if not, open\n\n  {url}\n"
-            )?;
+            writeln!(err, "{label} asks you to log in. Your browser should open; if not, open\n\n  {url}\n")?;
             browse(&url);
             mpsc::channel(1).1
         }
         false => {
             let redirect = redirect(&url).unwrap_or_default();
-            writeln!(err, "{label} wants you to log in. Open this in a browser:\n\n  {url}\n")?;
+            writeln!(err, "{label} asks you to log in. Open this in a browser:\n\n  {url}\n")?;
             writeln!(
                 err,
                 "If the browser cannot show its last page, paste the address of that page here; it"
@@ -272,13 +269,13 @@ async fn take_pasted(mut lines: mpsc::Receiver<String>, url: &str) -> std::conve
 
 /// Does what the browser would have done: asks the listener on this machine for the page at a pasted address.
 async fn deliver(pasted: &str, url: &str) -> Result<(), String> {
-    let redirect = redirect(url).ok_or("this login has no address to come back to")?;
+    let redirect = redirect(url).ok_or("this login has no address to return to")?;
     let query = pasted.strip_prefix(&*redirect).and_then(|rest| rest.strip_prefix('?'));
     let query = query.filter(|query| query.chars().all(|c| c.is_ascii_graphic()));
     let query = query.ok_or_else(|| format!("this is not the address; it begins with {redirect}"))?;
     let place = redirect.trim_start_matches("http://");
     let (host, path) = place.split_once('/').unwrap_or((place, ""));
-    let unreachable = |error: io::Error| format!("the login is not waited for any more: {error}");
+    let unreachable = |error: io::Error| format!("this login has ended: {error}");
     let mut stream = TcpStream::connect(host).await.map_err(unreachable)?;
     let request = format!("GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(unreachable)?;

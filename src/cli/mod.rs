@@ -56,60 +56,60 @@ use crate::known_clients::KnownClient;
 /// The heading of the options that every verb has.
 const EVERYWHERE: &str = "Options everywhere";
 
-/// All your MCP servers behind one, with a small surface that the model opens when it needs more.
+/// Puts all your MCP servers behind a single one, whose tools the model opens as it needs them.
 ///
-/// Without a verb it is an MCP server on stdin and stdout, to be started by an MCP client.
+/// Without a command it runs as an MCP server on stdin and stdout, for an MCP client to start.
 #[derive(Parser)]
 #[command(version = version::version(), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// The configuration file (default: workbench-config.json or tools.toml here, then the user's own)
+    /// The configuration file (default: workbench-config.json or tools.toml in this directory, else your own)
     #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
     config: Option<PathBuf>,
-    /// The product surface
+    /// The surface: workbench has toolboxes, toolman one catalogue of tools
     #[arg(long, value_enum, global = true, help_heading = EVERYWHERE)]
     face: Option<FaceName>,
-    /// How opened tools reach the client, whatever the file says
+    /// How opened tools reach the client; overrides the file
     #[arg(long, value_enum, value_name = "MODE", global = true, help_heading = EVERYWHERE)]
     tool_mode: Option<ToolModeName>,
-    /// What the client's file calls us, which is part of the names that it shows (default: workbench or toolman)
+    /// The name of the gateway's entry in the client's file, which the client puts before the names of tools (default: workbench or toolman)
     #[arg(long, value_name = "NAME", global = true, help_heading = EVERYWHERE)]
     entry: Option<String>,
-    /// One JSON value on stdout instead of text
+    /// Print one JSON value instead of text
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
     /// Only print results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = EVERYWHERE)]
     quiet: bool,
-    /// Show the life of servers on stderr; twice: every request as well
+    /// Log to stderr how servers start and end; -vv also logs every request
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERYWHERE)]
     verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Be an MCP server on stdin and stdout (the default), or over HTTP
+    /// Run as an MCP server on stdin and stdout (the default), or over HTTP
     #[command(display_order = 70)]
     Serve(Http),
-    /// Say what is wrong with the configuration; starts nothing
+    /// Check the configuration without starting anything
     #[command(display_order = 40)]
     Check,
-    /// Start every server once and say what is wrong with it, and what to do
+    /// Start every server once, and say what is wrong and how to fix it
     #[command(display_order = 41)]
     Doctor {
-        /// Ask the servers, whatever is remembered of them, which it does in any case
+        /// Ask the servers instead of using what is remembered, which doctor always does
         #[arg(long)]
         fresh: bool,
         #[command(flatten)]
         names: Names,
     },
-    /// Log in to a server, or say which servers want that
+    /// Log in to a server, or list the servers that need a login
     #[command(display_order = 42)]
     Login {
         /// The server, as a name or TOOLBOX/SERVER
         server: Option<String>,
-        /// Print the address instead of opening a browser, and accept the address of the last page
+        /// Print the address of the login instead of opening a browser, and accept the pasted callback address
         #[arg(long)]
         no_browser: bool,
     },
@@ -119,7 +119,7 @@ enum Verb {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
     },
-    /// Show the daemon, its sessions and its servers
+    /// Show the daemon with its sessions and servers
     #[command(display_order = 72)]
     Status,
     /// End all daemons of this user, and their servers
@@ -157,7 +157,7 @@ enum Verb {
 /// Whose names of tools are shown.
 #[derive(Args, Clone, Copy)]
 struct Names {
-    /// Show the names of tools that this client has, such as claude-code (default: those that fit 64 characters)
+    /// Show the names that tools have in this client, such as claude-code (default: at most 64 characters)
     #[arg(long = "client", value_name = "NAME", value_parser = known_client)]
     client: Option<&'static KnownClient>,
 }
@@ -182,13 +182,13 @@ struct Http {
     /// Require the bearer token stored in FILE
     #[arg(long, value_name = "FILE", requires = "http")]
     auth_token_file: Option<PathBuf>,
-    /// Another name that clients may call this host by
+    /// Another host name that clients may use
     #[arg(long, value_name = "HOST", requires = "http")]
     allow_host: Vec<String>,
-    /// Another origin of web pages that may call, for example https://app.example
+    /// Another origin whose web pages may call, such as https://app.example
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
-    /// What calls in flight may take to finish when the server is told to end
+    /// How long calls in flight may go on when the server is told to end
     #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
     drain: f64,
 }

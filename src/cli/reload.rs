@@ -60,7 +60,7 @@ where
                 Err(error) => {
                     if !missing || asked {
                         let file = self.file.display();
-                        tracing::error!("cannot read {file}: {error}; the configuration in force stays");
+                        tracing::error!("cannot read {file}: {error}; the old configuration stays in force");
                     }
                     missing = true;
                 }
@@ -119,7 +119,7 @@ pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> O
             tell(&problems, manner);
             note_reload(gateway, false, problems.len());
             let count = check::errors(&problems);
-            let _ = writeln!(io::stderr(), "{count}; the configuration in force stays as it was");
+            let _ = writeln!(io::stderr(), "{count}; the old configuration stays in force");
             None
         }
     }

@@ -432,7 +432,7 @@ impl Pool {
                     refused = Some((member.gateway.clone(), problems.len()));
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
-                        "the configuration in force stays as it was, since the new one is not valid: {first}"
+                        "the old configuration stays in force, since the new one is not valid: {first}"
                     );
                 }
             }

@@ -98,7 +98,7 @@ impl<'a> Secrets<'a> {
     pub(super) fn write(&self, text: &str, console: &mut Console<'_>) -> Result<(), Failure> {
         let path = &self.snapshot.path;
         let failed = |path: &Path, error: std::io::Error| {
-            let hint = "check that you may write it and that there is room on the disk; it is as it was";
+            let hint = "the file is unchanged; check its permissions and the free space on the disk";
             Failure::failed(format!("cannot write {}: {error}", path.display()), hint)
         };
         console.hold(&self.snapshot)?;

@@ -30,20 +30,21 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
     let usage = |message: String, hint: &str| Failure::usage(message, hint);
     let address = resolve(address)?;
     if let Some(host) = options.allow_host.iter().find(|host| !http::is_host(host)) {
-        let message = format!("--allow-host takes no `{host}`");
+        let message = format!("--allow-host does not accept `{host}`");
         return Err(usage(message, "give a host name or an address, without scheme and path"));
     }
     if let Some(origin) =
         options.allow_origin.iter().find(|origin| !http::is_origin(origin.trim_end_matches('/')))
     {
-        let message = format!("--allow-origin takes no `{origin}`");
+        let message = format!("--allow-origin does not accept `{origin}`");
         return Err(usage(message, "give an origin such as https://app.example"));
     }
-    let drain = Duration::try_from_secs_f64(options.drain)
-        .map_err(|_| usage(format!("--drain takes no {}", options.drain), "give a number of seconds"))?;
+    let drain = Duration::try_from_secs_f64(options.drain).map_err(|_| {
+        usage(format!("--drain does not accept {}", options.drain), "give a number of seconds")
+    })?;
     let token = options.auth_token_file.as_deref().map(read_token).transpose()?;
     if !address.ip().is_loopback() && token.is_none() && serving.tokens.is_empty() {
-        let message = format!("{} can be reached from other machines, so tokens are needed", address.ip());
+        let message = format!("{} can be reached from other machines, so it needs tokens", address.ip());
         let hint = "name a file with --auth-token-file, or add `auth` to the configuration; 127.0.0.1 is for this \
                     machine alone";
         return Err(usage(message, hint));

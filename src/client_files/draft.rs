@@ -142,7 +142,7 @@ impl DraftTools {
                 self.only_key.push_str(&format!(" minus {}", self.excluded_key));
             }
             None => {
-                let message = "names tools to leave out; here `toolFilters` names those that pass";
+                let message = "names tools to leave out; `toolFilters` names those to offer instead";
                 notes.push((self.excluded_key.clone(), message.to_owned()));
             }
         }

@@ -38,7 +38,7 @@ impl Reader<'_> {
         path: Vec<String>,
     ) -> Result<ImportedServer, (&'static str, String)> {
         let whole = |message: &str| Err(("", message.to_owned()));
-        let Value::Object(_) = entry else { return whole("is no object") };
+        let Value::Object(_) = entry else { return whole("is not an object") };
         let mut draft = Draft::default();
         self.collect(name, entry, "", &mut draft);
         if let Some((_, Declared::BuiltIn(kind))) = &draft.transport {
@@ -90,7 +90,7 @@ impl Reader<'_> {
             }
             (Some(program), None) => {
                 if matches!(declared, Some(TransportName::Http | TransportName::Sse)) {
-                    self.note(name, &place, "is that of a URL, but there is a command, which was taken");
+                    self.note(name, &place, "is for a URL, but the entry has a command, which was used");
                 }
                 let mut args = std::mem::take(&mut draft.program.words);
                 args.append(&mut draft.program.args);
@@ -98,10 +98,10 @@ impl Reader<'_> {
             }
             (None, Some((_, url))) => {
                 if url.text().is_some_and(|text| !is_url(text)) {
-                    return Err(("url", "is no http or https URL".to_owned()));
+                    return Err(("url", "is not an http or https URL".to_owned()));
                 }
                 if declared == Some(TransportName::Stdio) {
-                    self.note(name, &place, "is that of a command, but there is a URL, which was taken");
+                    self.note(name, &place, "is for a command, but the entry has a URL, which was used");
                 }
                 let sse = match declared {
                     Some(declared) => declared == TransportName::Sse,
@@ -147,7 +147,7 @@ impl Reader<'_> {
             };
             let nothing = empty && matches!(value, Value::List(_) | Value::Object(_));
             if !taken && !nothing {
-                self.note(server, &member.place, "has no counterpart here");
+                self.note(server, &member.place, "has no equivalent here");
             }
         }
     }
@@ -202,7 +202,7 @@ impl Reader<'_> {
                 if let (Some((_, taken)), Some((place, other))) = (&taken, &other)
                     && taken != other
                 {
-                    self.note(server, place, "is not used there beside the other URL");
+                    self.note(server, place, "is ignored by the client, which uses the other URL");
                 }
                 draft.remote.url = taken.or(other);
             }
@@ -259,7 +259,11 @@ impl Reader<'_> {
             }
             (Field::Approval, _) => {
                 if !value.items().is_empty() || **value == Value::Boolean(true) {
-                    self.note(server, place, "approves tools there; that stays the client's business");
+                    self.note(
+                        server,
+                        place,
+                        "approves tools in the client; the gateway leaves that to the client",
+                    );
                 }
             }
             _ => return false,
@@ -290,7 +294,7 @@ impl Reader<'_> {
                 Some(&"scopes") => "scope",
                 Some(ours) => ours,
                 None => {
-                    self.note(name, &place, "has no counterpart here");
+                    self.note(name, &place, "has no equivalent here");
                     continue;
                 }
             };
@@ -313,9 +317,15 @@ impl Reader<'_> {
                     inherited.push(variable.to_owned());
                 }
                 (Some(_), Some(source)) if source != "local" => {
-                    self.note(member.server, &member.place, "takes a variable from where we cannot");
+                    self.note(
+                        member.server,
+                        &member.place,
+                        "takes a variable from a source that the gateway cannot read",
+                    );
                 }
-                _ => self.note(member.server, &member.place, "holds something that names no variable"),
+                _ => {
+                    self.note(member.server, &member.place, "has an entry that is not the name of a variable")
+                }
             }
         }
         inherited
@@ -328,7 +338,7 @@ impl Reader<'_> {
         {
             for (key, value) in parts {
                 if !self.timeout(name, &format!("{place}.{key}"), value, timeouts) {
-                    self.note(name, &format!("{place}.{key}"), "has no counterpart here");
+                    self.note(name, &format!("{place}.{key}"), "has no equivalent here");
                 }
             }
             return true;
@@ -347,9 +357,9 @@ impl Reader<'_> {
         match (seconds, &slot) {
             (Some(seconds), None) => *slot = Some(seconds),
             (Some(seconds), Some(first)) if seconds == *first => {}
-            (Some(_), Some(_)) => self.note(name, place, "differs from the other timeout, which was taken"),
+            (Some(_), Some(_)) => self.note(name, place, "differs from the other timeout, which was used"),
             (None, _) if *value == Value::Null => {}
-            (None, _) => self.note(name, place, "is no time greater than 0"),
+            (None, _) => self.note(name, place, "is not a time greater than 0"),
         }
         true
     }
@@ -382,7 +392,7 @@ impl Reader<'_> {
             Value::Number(spelled) => spelled.clone(),
             Value::Boolean(value) => value.to_string(),
             _ => {
-                self.note(name, place, "is no text");
+                self.note(name, place, "is not text");
                 return None;
             }
         };

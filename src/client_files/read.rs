@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
         let Some(Value::Object(entries)) = value.at(root) else {
             let nothing = value.at(root) == Some(&Value::Null);
             if !nothing {
-                self.note("", &root.join("."), "is no object of servers");
+                self.note("", &root.join("."), "is not an object of servers");
             }
             return;
         };
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
                 self.note("", &root, &format!("looks like that of {title}; {wanted}"));
             }
             (None, entries @ [(first, _), ..]) if entries.iter().all(server) => {
-                self.note("", first, &format!("looks like a server that stands by itself; {wanted}"));
+                self.note("", first, &format!("looks like a single server; {wanted}"));
             }
             _ => {}
         }
@@ -242,7 +242,10 @@ impl<'a> Reader<'a> {
         }
         for input in value.get("inputs").map(Value::items).unwrap_or_default() {
             if let Some(id) = input.get("id").and_then(Value::text) {
-                let message = format!("is asked for there; set the variable {} instead", input_variable(id));
+                let message = format!(
+                    "is a value that the client asks for; set the variable {} instead",
+                    input_variable(id)
+                );
                 self.note("", &format!("inputs.{id}"), &message);
             }
         }

@@ -14,7 +14,7 @@ pub struct Meaning<'a> {
     pub workspace: Option<&'a Path>,
 }
 
-/// Reads a text of a client. What has no counterpart here stays as text and is added to `lost`, as written.
+/// Reads a text of a client. What has no equivalent here stays as text and is added to `lost`, as written.
 pub fn translate(
     syntax: VariableSyntax,
     text: &str,

@@ -138,7 +138,7 @@ const KEYS: &[(&str, Field, Standing)] = &[
     ("trust", Field::Approval, Strange),
 ];
 
-const NAMES_THAT_PASS: &str = "use `toolFilters`, with the names that shall pass";
+const NAMES_THAT_PASS: &str = "use `toolFilters`, with the names of the tools to offer";
 
 /// What a key is about; `None` for an unknown key.
 pub(crate) fn field(key: &str) -> Option<Field> {

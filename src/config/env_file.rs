@@ -61,7 +61,7 @@ fn assignments(at: &At<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> Vec<(St
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if !optional {
-                let hint = "create it, or write a `?` behind its name if it may be missing";
+                let hint = "create it, or add a `?` to its name if it may be missing";
                 at.error(format!("the file {shown} does not exist"), hint);
             }
             return Vec::new();
@@ -74,8 +74,8 @@ fn assignments(at: &At<'_>, directory: &Path, read: &ReadEnvFile<'_>) -> Vec<(St
     };
     let hint = || format!("run `{}`", mend(&path));
     match others {
-        Access::Write => at.error(format!("others than you can change {shown}"), hint()),
-        Access::Read => at.warning(format!("others than you can read {shown}"), hint()),
+        Access::Write => at.error(format!("other users can change {shown}"), hint()),
+        Access::Read => at.warning(format!("other users can read {shown}"), hint()),
         Access::None => {}
     }
     if committable {

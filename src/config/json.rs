@@ -108,17 +108,17 @@ fn explain(kind: &ParseErrorKind) -> (String, &'static str) {
         E::UnterminatedObject => ("this `{` is never closed", "add the matching `}`"),
         E::UnterminatedArray => ("this `[` is never closed", "add the matching `]`"),
         E::UnterminatedCommentBlock => ("this comment is never closed", "add `*/`"),
-        E::SingleQuotedStringsNotAllowed => ("strings stand in double quotes", "write `\"` in place of `'`"),
-        E::ExpectedStringObjectProperty => ("a key stands in double quotes", "put `\"` around the key"),
+        E::SingleQuotedStringsNotAllowed => ("strings need double quotes", "write `\"` in place of `'`"),
+        E::ExpectedStringObjectProperty => ("a key needs double quotes", "put `\"` around the key"),
         E::ExpectedColonAfterObjectKey => ("a `:` is missing after this key", "write `\"key\": value`"),
         E::ExpectedObjectValue => ("a value is missing after the `:`", "write `\"key\": value`"),
-        E::UnexpectedWord | E::UnexpectedToken => ("this is no JSON value", "put `\"` around text"),
+        E::UnexpectedWord | E::UnexpectedToken => ("this is not a JSON value", "put `\"` around text"),
         E::MultipleRootJsonValues => (
-            "the file goes on after its value has ended",
+            "there is more text after the end of the value",
             "remove what follows, or the `}` that came too early",
         ),
         E::NestingDepthExceeded => {
-            ("values are nested too deep", "no configuration needs more than a few levels")
+            ("values are nested too deeply", "no configuration needs more than a few levels")
         }
         E::UnexpectedCloseBrace => ("this `}` closes nothing", "remove it, or add what is missing before it"),
         E::UnexpectedCloseBracket => {
@@ -150,15 +150,15 @@ mod tests {
             ("{\"a\": [1 2]}", 8, "a comma is missing here"),
             ("{\"a\": \"x,\n\"b\": 1}", 6, "this string is not closed on its line"),
             ("{\"a\": \"x\\\n\"}", 6, "this string is not closed on its line"),
-            ("{'a': 1}", 1, "strings stand in double quotes"),
-            ("{a: 1}", 1, "a key stands in double quotes"),
+            ("{'a': 1}", 1, "strings need double quotes"),
+            ("{a: 1}", 1, "a key needs double quotes"),
             ("{\"a\" 1}", 5, "a `:` is missing after this key"),
             ("{\"a\":}", 5, "this `}` closes nothing"),
-            ("{} {}", 3, "the file goes on after its value has ended"),
+            ("{} {}", 3, "there is more text after the end of the value"),
             ("{\"a\": 0x10}", 6, "hexadecimal numbers are not allowed"),
             ("{\"a\": +1}", 6, "unary plus on numbers is not allowed"),
             ("{\"a\": .5}", 6, "leading or trailing decimal points on numbers are not allowed"),
-            ("{\"a\": NaN}", 6, "this is no JSON value"),
+            ("{\"a\": NaN}", 6, "this is not a JSON value"),
             ("{\"a\": \"\\x41\"}", 7, "invalid escape"),
             ("/* x", 0, "this comment is never closed"),
         ] {

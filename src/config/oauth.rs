@@ -19,7 +19,7 @@ pub(super) fn oauth(at: &At<'_>) -> Option<Option<OAuth>> {
             for entry in table.unknown(&LOGIN_KEYS) {
                 let hint = match nearest(entry.key, &LOGIN_KEYS) {
                     Some(key) => format!("did you mean `{key}`?"),
-                    None => "it has no effect here; what the server needs to know is found out".to_owned(),
+                    None => "it has no effect here; the gateway finds out what the server needs".to_owned(),
                 };
                 entry.key_warning(format!("unknown key `{}` is ignored", entry.key), hint);
             }

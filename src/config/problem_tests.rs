@@ -75,7 +75,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}} x"#,
             &[
-                "1:19 : the file goes on after its value has ended (remove what follows, or the `}` that came too early)",
+                "1:19 : there is more text after the end of the value (remove what follows, or the `}` that came too early)",
             ],
         ),
         (
@@ -196,8 +196,8 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "openLimit": 999, "offloadOver": 3999}"#,
             &[
-                r#"1:32 openLimit: expected `"auto"`, 0 or a whole number of at least 1000, found the number 999 (0 is no limit; fewer bytes hold no tools)"#,
-                r#"1:52 offloadOver: expected `"auto"`, 0 or a whole number of at least 4000, found the number 3999 (0 is off; fewer bytes hold no notice)"#,
+                r#"1:32 openLimit: expected `"auto"`, 0 or a whole number of at least 1000, found the number 999 (0 means no limit; a smaller limit has no room for tools)"#,
+                r#"1:52 offloadOver: expected `"auto"`, 0 or a whole number of at least 4000, found the number 3999 (0 switches it off; a smaller limit has no room for the notice)"#,
             ],
         ),
         (
@@ -212,7 +212,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "stateKey": "0123456789abcdef0123456789abcde", "auth": {}}"#,
             &[
-                "1:31 stateKey: a state key has at least 32 bytes, this one has 31 (generate one, for example with `openssl rand -hex 32`)",
+                "1:31 stateKey: a state key needs at least 32 bytes; this one has 31 (generate one, for example with `openssl rand -hex 32`)",
                 "1:66 auth: `auth` has no `tokens` (add `tokens`, or remove `auth`)",
             ],
         ),
@@ -310,8 +310,8 @@ fn of_a_server() {
         (
             r#"{"command": "x\u0000", "args": ["\u0000"]}"#,
             &[
-                r#"1:57 @.command: the text has a NUL character, which no process can be given (remove `\u0000`)"#,
-                r#"1:77 @.args[0]: the text has a NUL character, which no process can be given (remove `\u0000`)"#,
+                r#"1:57 @.command: the text has a NUL character, which cannot be passed to a process (remove `\u0000`)"#,
+                r#"1:77 @.args[0]: the text has a NUL character, which cannot be passed to a process (remove `\u0000`)"#,
             ],
         ),
         (
@@ -396,7 +396,7 @@ fn of_a_server() {
             r#"{"url": "http://h", "headers": {"A B": "x", "C": "a\nb", "D": ["secret-value"], "E": null, "F": 5}}"#,
             &[
                 r#"1:77 @.headers["A B"]: this cannot be the name of a header (use letters, digits and `-`)"#,
-                "1:94 @.headers.C: a header's value has no control characters (remove line breaks and the like)",
+                "1:94 @.headers.C: a header's value cannot have control characters (remove line breaks and the like)",
                 "1:102 @.headers.D: expected a string, found a list (put the value in double quotes)",
                 "1:130 @.headers.E: expected a string, found null (put the value in double quotes)",
             ],
@@ -436,7 +436,7 @@ fn of_a_server() {
                 r#"1:79 @.env["A=B"]: this cannot be the name of a variable (use letters, digits and `_`)"#,
                 "1:91 @.env.C: expected a string, found an object (put the value in double quotes)",
                 "1:119 @.env.D: expected a string, found a list (put the value in double quotes)",
-                r#"1:136 @.env.E: the text has a NUL character, which no process can be given (remove `\u0000`)"#,
+                r#"1:136 @.env.E: the text has a NUL character, which cannot be passed to a process (remove `\u0000`)"#,
             ],
         ),
         (

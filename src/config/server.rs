@@ -209,7 +209,7 @@ fn program(at: &At<'_>) -> Option<String> {
 pub(super) fn argument(at: &At<'_>) -> Option<String> {
     let value = at.string()?;
     if value.contains('\0') {
-        at.error("the text has a NUL character, which no process can be given", "remove `\\u0000`");
+        at.error("the text has a NUL character, which cannot be passed to a process", "remove `\\u0000`");
         return None;
     }
     Some(value.to_owned())
@@ -255,7 +255,7 @@ pub(super) fn headers(at: &At<'_>) -> Option<Vec<(String, Secret)>> {
         };
         let value = value.trim();
         if !is_header_value(value) {
-            entry.error("a header's value has no control characters", "remove line breaks and the like");
+            entry.error("a header's value cannot have control characters", "remove line breaks and the like");
             return None;
         }
         entry.report.secret(value, entry.key);

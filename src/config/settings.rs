@@ -82,7 +82,9 @@ fn daemon(root: &Table<'_>) -> Daemon {
 
 /// How long results may be before they are kept, if the file says so here: at its top level or in a server's entry.
 pub(super) fn offload_over(table: &Table<'_>) -> Option<ByteLimit> {
-    let read = |at: &At<'_>| byte_limit(at, LEAST_OFFLOADED, "0 is off; fewer bytes hold no notice");
+    let read = |at: &At<'_>| {
+        byte_limit(at, LEAST_OFFLOADED, "0 switches it off; a smaller limit has no room for the notice")
+    };
     table.get("offloadOver").and_then(read)
 }
 
@@ -116,7 +118,7 @@ fn state_key(at: &At<'_>) -> Option<Secret> {
     at.report.secret(key, "stateKey");
     if key.len() < 32 {
         at.error(
-            format!("a state key has at least 32 bytes, this one has {}", key.len()),
+            format!("a state key needs at least 32 bytes; this one has {}", key.len()),
             "generate one, for example with `openssl rand -hex 32`",
         );
         return None;

@@ -149,7 +149,7 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
 
 /// Reads the most bytes of an answer, which must be enough for what every answer contains.
 fn open_limit(at: &At<'_>) -> Option<ByteLimit> {
-    settings::byte_limit(at, 1000, "0 is no limit; fewer bytes hold no tools")
+    settings::byte_limit(at, 1000, "0 means no limit; a smaller limit has no room for tools")
 }
 
 /// Reports unknown keys. Returns whether the wanted key is there, or was most likely meant by an unknown one.

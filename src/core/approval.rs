@@ -45,7 +45,7 @@ fn told(guard: &Guard, deviation: &Deviation) -> String {
         (false, _) => format!("{what} {how}; it is shown nevertheless, since `lock` is \"warn\""),
         (true, Differs::Texts) => format!("{what} {how}; clients see the approved ones"),
         (true, Differs::Unfit) => {
-            format!("{what} {how} and is withheld: its definition has a member twice or is nested too deep")
+            format!("{what} {how} and is withheld: its definition has a member twice or is nested too deeply")
         }
         (true, _) => format!("{what} {how} and is withheld; `lock` shows the difference and approves it"),
     }

@@ -411,6 +411,9 @@ pub(super) fn take(
     on: Option<u64>,
 ) {
     if catch_unwind(AssertUnwindSafe(|| connection.take(engine, scanner, line, on))).is_err() {
-        tracing::error!("[{}] a message of this server made us panic; please report it", connection.upstream);
+        tracing::error!(
+            "[{}] a message of this server caused a panic; please report it",
+            connection.upstream
+        );
     }
 }

@@ -48,7 +48,7 @@ impl ClientSession {
             () = has_settled => {}
             () = self.until(|| self.is_ending()) => {}
             () = sleep(LONGEST) => {
-                tracing::debug!("the client has not read its new tools in time; no answer waits for that any more");
+                tracing::debug!("the client did not list its new tools in time; answers no longer wait for it");
                 self.give_up();
             }
         }

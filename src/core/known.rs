@@ -173,7 +173,7 @@ impl Known {
             let _turn = turn.acquire().await;
             let save = move || {
                 if let Err(error) = save(&definitions, &upstream.spec().transport) {
-                    tracing::debug!("[{upstream}] what is known of it cannot be remembered: {error}");
+                    tracing::debug!("[{upstream}] what it offers cannot be saved: {error}");
                 }
             };
             let _ = tokio::task::spawn_blocking(save).await;

@@ -316,7 +316,7 @@ fn modern_answer(answer: Result<String, CallError>) -> Result<Option<ServerHello
     match supported(&answer) {
         Some(named) if named.iter().all(|version| Version::legacy(version).is_none()) => {
             let named = if named.is_empty() { "none that it names".to_owned() } else { format!("{named:?}") };
-            let problem = format!("speaks other protocol versions than we do: {named}");
+            let problem = format!("speaks none of the gateway's protocol versions: {named}");
             return Err(StartError::new(Cause::Version, problem));
         }
         _ => (),
@@ -419,7 +419,7 @@ fn log_oddities<'a>(
         for item in mended.filter(|item| !told.contains(item.sent())) {
             let (key, members) = (one_line(&item.key), one_line(&item.mended().join(", ")));
             tracing::warn!(
-                "[{upstream}] the {what} {key} is shown mended, since MCP allows no such {members}"
+                "[{upstream}] the {what} {key} is shown corrected, since MCP does not allow its {members}"
             );
         }
     }
@@ -517,11 +517,11 @@ mod tests {
             (r#"{"code":-32022,"message":"m","data":{"supported":["2024-11-05","2025-11-25"]}}"#, Ok(())),
             (
                 r#"{"code":-32022,"message":"m","data":{"supported":["2031-01-01"]}}"#,
-                Err(r#"speaks other protocol versions than we do: ["2031-01-01"]"#),
+                Err(r#"speaks none of the gateway's protocol versions: ["2031-01-01"]"#),
             ),
             (
                 r#"{"code":-32022,"message":"m"}"#,
-                Err("speaks other protocol versions than we do: none that it names"),
+                Err("speaks none of the gateway's protocol versions: none that it names"),
             ),
         ] {
             let answer = modern_answer(Err(CallError::Refused(error.into())));

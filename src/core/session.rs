@@ -272,7 +272,7 @@ impl ClientSession {
         let Some(Waiting { id, batch, route, .. }) = found else { return false };
         let written = AssertUnwindSafe(|| self.send(&route, batch.as_ref(), kind, |out| write(out, &id)));
         if catch_unwind(written).is_err() {
-            tracing::error!("writing an answer made us panic; please report it");
+            tracing::error!("writing an answer caused a panic; please report it");
             let why = Refusal::new(code::INTERNAL, "Internal error: the answer could not be written");
             let kind = OutgoingKind::Error(why.code);
             self.send(&route, batch.as_ref(), kind, |out| why.write(out, Some(&id)));

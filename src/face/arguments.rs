@@ -60,7 +60,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
     /// The value of a key, if the key is present.
     pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.twice[at] {
-            true => Err(invalid(&format!("{} stands twice", self.keys[at]))),
+            true => Err(invalid(&format!("{} appears twice", self.keys[at]))),
             false => Ok(self.found[at]),
         }
     }

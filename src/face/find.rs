@@ -136,7 +136,7 @@ mod tests {
             (r#"{"query":7}"#, Err("query must be a string")),
             (r#"{}"#, Err("query is required and must be a string")),
             (r#"[]"#, Err("arguments must be an object")),
-            (r#"{"query":"a","query":"b"}"#, Err("query stands twice")),
+            (r#"{"query":"a","query":"b"}"#, Err("query appears twice")),
             (r#"{"query":"a","x":1}"#, Err("Unrecognized key: 'x'")),
             (r#"{"query":"a","limit":1,"y":1,"x":1}"#, Err("Unrecognized keys: 'y', 'x'")),
             (r#"{"query":"a","limit":0}"#, Err("limit must be a whole number from 1 to 20")),

@@ -109,7 +109,7 @@ mod tests {
                 &["Invalid parameters: Unrecognized key: 'line'", "Did you mean `lines`?"],
             ),
             (r#"{"id":"r","bytes":5}"#, &["Invalid parameters: bytes must be a string"]),
-            (r#"{"id":"r","grep":"a","grep":"b"}"#, &["Invalid parameters: grep stands twice"]),
+            (r#"{"id":"r","grep":"a","grep":"b"}"#, &["Invalid parameters: grep appears twice"]),
             (
                 r#"{"id":"r","grep":"a","context":51}"#,
                 &["Invalid parameters: context must be a whole number from 0 to 50"],

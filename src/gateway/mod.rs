@@ -118,7 +118,7 @@ fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reply: Reply) {
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
 /// Why a request with two values for a key that we route by is refused.
-const TWICE: &str = "Invalid params: a key stands twice";
+const TWICE: &str = "Invalid params: a key appears twice";
 
 /// The capabilities that we always have, as members of a raw object.
 const CAPABILITIES: &str = "\"tools\":{\"listChanged\":true},\"resources\":{\"subscribe\":true,\"listChanged\":true},\
@@ -205,7 +205,7 @@ impl Gateway {
     ) {
         let take = AssertUnwindSafe(|| self.take_message(session, message, route, batch));
         if catch_unwind(take).is_err() {
-            tracing::error!("a message of the client made us panic; please report it");
+            tracing::error!("a message of the client caused a panic; please report it");
         }
     }
 
@@ -256,7 +256,7 @@ impl Gateway {
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
             Ok(Message::Response { to, outcome, .. }) => {
                 if !matches!(to, AnswerTo::Ours(id) if session.peer.resolve(id, outcome)) {
-                    tracing::debug!("an answer of the client that nobody waits for");
+                    tracing::debug!("the client sent an answer to no request");
                 }
             }
             Err(Malformed { id, why }) => session.refuse(id.as_ref(), &why, route, batch),

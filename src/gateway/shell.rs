@@ -161,7 +161,7 @@ impl Shell {
         );
         let mut scanner = Scanner::default();
         let Ok(doc) = scanner.scan_str(&params) else {
-            return Called::Lost("the arguments are no JSON".to_owned());
+            return Called::Lost("the arguments are not valid JSON".to_owned());
         };
         let Some(reply) = self.session.accept(Id::Number(1), None, None, None) else {
             return Called::Lost("the gateway is shutting down".to_owned());

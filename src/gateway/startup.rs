@@ -239,7 +239,7 @@ pub(super) fn remember_switches(
             });
         });
         if let Err(error) = saved {
-            tracing::warn!("what was switched cannot be remembered in {}: {error}", file.path.display());
+            tracing::warn!("the active tools cannot be saved in {}: {error}", file.path.display());
         }
         go_on();
     });

@@ -79,7 +79,7 @@ pub fn page() -> String {
     let strict = titles(|behaviour| behaviour.strict_uri_schemes);
     let _ = write!(page, "\nRefuses every resource over one URI whose scheme has `_`: {strict}.\n");
     let hosts = titles(|behaviour| behaviour.renders_apps);
-    let _ = write!(page, "\nRenders [apps](apps.md) of tools that stand in its list: {hosts}.\n");
+    let _ = write!(page, "\nRenders [apps](apps.md) of tools in its list: {hosts}.\n");
     page.push_str(TAIL);
     page
 }

@@ -186,7 +186,7 @@ pub enum Verdict {
     Other,
     /// Nothing of this name is approved.
     New,
-    /// The definition has a member twice, or is nested too deep to be compared.
+    /// The definition has a member twice, or is nested too deeply to be compared.
     Unfit,
 }
 

@@ -31,7 +31,7 @@ pub(super) fn read(form: Form, text: &str) -> Result<Servers, Fault> {
     if let Err(invalid) = Scanner::default().scan_str(text) {
         let at = invalid.offset.min(text.len());
         let message = if text.trim().is_empty() { "the file is empty" } else { "this is not valid JSON" };
-        let hint = format!("restore the file, or delete it and write it anew with `{}`", form.command());
+        let hint = format!("restore the file, or delete it and write a new one with `{}`", form.command());
         return Err(Fault { span: at..at, message: message.to_owned(), hint });
     }
     LockReader { form, text }.root()
@@ -133,7 +133,7 @@ impl LockReader<'_> {
             }
             Unfit::Deep(at) => {
                 let at = item.value.start + at;
-                self.fault(at..at + 1, "values are nested too deep".to_owned())
+                self.fault(at..at + 1, "values are nested too deeply".to_owned())
             }
         })?;
         match value.get("name") {
@@ -172,7 +172,8 @@ impl LockReader<'_> {
     }
 
     fn fault(&self, span: Range<usize>, message: String) -> Fault {
-        let hint = format!("correct it, or delete the file and write it anew with `{}`", self.form.command());
+        let hint =
+            format!("correct it, or delete the file and write a new one with `{}`", self.form.command());
         Fault { span, message, hint }
     }
 }

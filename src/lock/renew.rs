@@ -69,7 +69,7 @@ pub enum Unwritable {
     Secret,
     /// It has this member twice.
     Twice(String),
-    /// It is nested too deep.
+    /// It is nested too deeply.
     Deep,
 }
 

@@ -96,7 +96,7 @@ impl<'a> JsonValue<'a> {
 }
 
 /// The members of an object in the order of the text, each with the ranges of its key, quotes included, and of
-/// its value. The text must be valid JSON; one that is no object has no members.
+/// its value. The text must be valid JSON; one that is not an object has no members.
 pub(super) fn outer_members(json: &str) -> Vec<(std::ops::Range<usize>, std::ops::Range<usize>)> {
     let mut reader = ValueReader { text: json, at: 0 };
     let mut members = Vec::new();

@@ -42,8 +42,8 @@ impl Credentials {
         let access = Access::of_others(&file.metadata().ok()?);
         let consequence = match access {
             Access::None => "",
-            Access::Read => "can be read by others than you",
-            Access::Write => "can be changed by others than you, so the login in it is not used",
+            Access::Read => "can be read by other users",
+            Access::Write => "can be changed by other users, so the login in it is not used",
         };
         if access != Access::None {
             let path = self.path.display();

@@ -59,7 +59,7 @@ impl Refusal {
 
     /// The refusal of an object in which a key that we route by occurs twice.
     pub fn twice(place: &str) -> Self {
-        Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of `{place}` stands twice"))
+        Self::new(code::INVALID_REQUEST, format!("Invalid request: a key of `{place}` appears twice"))
     }
 
     /// Writes the error response; `id` is `None` if the request's id could not be read.
@@ -261,14 +261,14 @@ impl Malformed {
 
     /// The error for a text that is not JSON.
     pub fn no_json(invalid: Invalid) -> Self {
-        let message = format!("Parse error: this is no JSON from byte {} on", invalid.offset);
+        let message = format!("Parse error: not valid JSON (at byte {})", invalid.offset);
         Self { id: None, why: Refusal::new(code::PARSE, message) }
     }
 }
 
 impl From<Duplicate> for Malformed {
     fn from(_: Duplicate) -> Self {
-        Self::new(None, "a key of the envelope stands twice")
+        Self::new(None, "a key of the envelope appears twice")
     }
 }
 
@@ -377,7 +377,7 @@ pub enum NoMessage {
 
 impl NoMessage {
     /// The description of an answer that is [`NoMessage::Twice`].
-    pub const TWICE: &'static str = "a member of its envelope stands twice";
+    pub const TWICE: &'static str = "a member of its envelope appears twice";
 
     #[cold]
     fn with_duplicates(root: Node<'_>) -> Self {
@@ -550,7 +550,7 @@ mod tests {
         );
         check(
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
-            "bad None -32600 Invalid request: a key of the envelope stands twice",
+            "bad None -32600 Invalid request: a key of the envelope appears twice",
         );
         check(
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,

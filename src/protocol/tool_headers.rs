@@ -78,7 +78,7 @@ fn walk(schema: &Value, path: Option<&mut Vec<String>>, found: &mut Vec<ToolHead
     let mut path = path;
     if let Some(mark) = object.get("x-mcp-header") {
         let path = path.as_deref().filter(|path| !path.is_empty());
-        let path = path.ok_or("x-mcp-header stands where no chain of properties leads")?;
+        let path = path.ok_or("x-mcp-header is where no chain of properties leads")?;
         found.push(check(mark, object.get("type"), path, found)?);
     }
     for (key, part) in object {
@@ -114,10 +114,10 @@ fn check(
     let suffix = mark.as_str().ok_or("x-mcp-header is not a string")?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if suffix.is_empty() || !suffix.bytes().all(is_token) {
-        return Err("an x-mcp-header is no valid header name".into());
+        return Err("an x-mcp-header is not a valid header name".into());
     }
     if found.iter().any(|other| other.suffix.eq_ignore_ascii_case(suffix)) {
-        return Err(format!("x-mcp-header {suffix} stands twice"));
+        return Err(format!("x-mcp-header {suffix} appears twice"));
     }
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     let allowed = match kind {
@@ -128,7 +128,9 @@ fn check(
         None => false,
     };
     if !allowed {
-        return Err(format!("x-mcp-header {suffix} marks what is no string, integer or boolean"));
+        return Err(format!(
+            "x-mcp-header {suffix} is on something other than a string, an integer or a boolean"
+        ));
     }
     Ok(ToolHeader { path: path.to_vec(), suffix: suffix.to_owned() })
 }
@@ -198,16 +200,16 @@ mod tests {
         check(r#"{"properties":{"a":{"default":{"x-mcp-header":"A"}}}}"#, "");
         check(
             r#"{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}"#,
-            "! x-mcp-header A marks what is no string, integer or boolean",
+            "! x-mcp-header A is on something other than a string, an integer or a boolean",
         );
         check(
             r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#,
-            "! x-mcp-header a stands twice",
+            "! x-mcp-header a appears twice",
         );
         for name in ["", "a b", "a\\r\\nb", "ä"] {
             check(
                 &format!(r#"{{"properties":{{"a":{{"type":"string","x-mcp-header":"{name}"}}}}}}"#),
-                "! an x-mcp-header is no valid header name",
+                "! an x-mcp-header is not a valid header name",
             );
         }
         for schema in [
@@ -216,7 +218,7 @@ mod tests {
             r#"{"anyOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}"#,
             r#"{"$defs":{"a":{"type":"string","x-mcp-header":"A"}}}"#,
         ] {
-            check(schema, "! x-mcp-header stands where no chain of properties leads");
+            check(schema, "! x-mcp-header is where no chain of properties leads");
         }
     }
 

@@ -60,7 +60,7 @@ impl Request {
     pub fn new(arguments: ReadArguments) -> Result<Self, String> {
         let ReadArguments { id, lines, bytes, grep, context, path } = arguments;
         let part = match (lines, bytes) {
-            (Some(_), Some(_)) => return Err("lines and bytes exclude each other".to_owned()),
+            (Some(_), Some(_)) => return Err("give lines or bytes, not both".to_owned()),
             (Some(lines), None) => Portion::Lines(Numbers::read("lines", &lines, 1)?),
             (None, Some(bytes)) => Portion::Bytes(Numbers::read("bytes", &bytes, 0)?),
             (None, None) => Portion::Everything,
@@ -74,7 +74,7 @@ impl Request {
                 return Err(format!("grep, written as JSON, may have at most {LONGEST_PATTERN} bytes"));
             }
             (None, None, Some(path)) if part == Portion::Everything => What::Path(path),
-            (_, _, Some(_)) => return Err("path stands alone beside id".to_owned()),
+            (_, _, Some(_)) => return Err("path goes with id alone".to_owned()),
             (None, Some(_), None) => return Err("context needs grep".to_owned()),
         };
         Ok(Self { id, what })
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn arguments_are_checked() {
         for (arguments, expected) in [
-            (json!({"id": "r", "lines": "1-2", "bytes": "1-2"}), "lines and bytes exclude each other"),
+            (json!({"id": "r", "lines": "1-2", "bytes": "1-2"}), "give lines or bytes, not both"),
             (
                 json!({"id": "r", "lines": "0-2"}),
                 "lines must be a range such as \"1-99\", \"100-\" or \"-50\"",
@@ -289,8 +289,8 @@ mod tests {
             ),
             (json!({"id": "r", "bytes": "9-3"}), "bytes must not end before it begins"),
             (json!({"id": "r", "context": 1}), "context needs grep"),
-            (json!({"id": "r", "grep": "a", "path": "$"}), "path stands alone beside id"),
-            (json!({"id": "r", "lines": "1-2", "path": "$"}), "path stands alone beside id"),
+            (json!({"id": "r", "grep": "a", "path": "$"}), "path goes with id alone"),
+            (json!({"id": "r", "lines": "1-2", "path": "$"}), "path goes with id alone"),
             (
                 json!({"id": "r", "bytes": "-0"}),
                 "bytes must be a range such as \"0-99\", \"100-\" or \"-50\"",

@@ -176,7 +176,7 @@ impl Fault {
             Self::NoOutcome => Outcome::Malformed("it has neither a result nor an error"),
             Self::ResultAsText => Outcome::Malformed("its result is not an object"),
             Self::ErrorAsText => Outcome::Malformed("its error is not an object"),
-            Self::TwoResults => Outcome::Malformed("a member of its envelope stands twice"),
+            Self::TwoResults => Outcome::Malformed("a member of its envelope appears twice"),
             Self::Hang => Outcome::Silence,
             Self::ErrorWithoutId => Outcome::RefusalOrSilence,
             Self::CrashBefore | Self::CrashWithTree => Outcome::End,

@@ -496,7 +496,11 @@ fn a_server_that_is_not_ours_has_our_name() {
     let said = home.json(&["connect", "cursor", "--dry-run"]);
     assert_eq!((&said["replaced"], &said["kept"]), (&json!(["workbench"]), &json!(["b"])));
     let finished = home.run(&["connect", "cursor", "--yes"]);
-    assert!(finished.stderr.contains("another server is called workbench"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("the client already has a server called workbench"),
+        "{}",
+        finished.stderr
+    );
     home.json(&["disconnect", "cursor", "--yes"]);
     assert_eq!(text(&home.file_of("cursor")), theirs);
     // One that starts us is ours, whoever wrote it.
@@ -1052,16 +1056,16 @@ fn what_is_left_out_is_named() {
             "cursor",
             r#"{"mcpServers": {"a": {"type": "http", "command": "x"}, "b": {"type": "stdio", "url": "https://h"}}}"#,
             &[
-                "a | type | is that of a URL, but there is a command, which was taken",
-                "b | type | is that of a command, but there is a URL, which was taken",
+                "a | type | is for a URL, but the entry has a command, which was used",
+                "b | type | is for a command, but the entry has a URL, which was used",
             ],
         ),
         (
             "gemini",
             r#"{"mcpServers": {"a": {"url": "https://a", "httpUrl": "https://b"}, "b": {"httpUrl": "https://b", "url": "https://a"}}}"#,
             &[
-                "a | url | is not used there beside the other URL",
-                "b | url | is not used there beside the other URL",
+                "a | url | is ignored by the client, which uses the other URL",
+                "b | url | is ignored by the client, which uses the other URL",
             ],
         ),
         ("cursor", r#"{"mcpServers": {"a": {"command": ["x", "y"], "args": ["z"]}}}"#, &[]),

@@ -37,7 +37,7 @@ fn says_who_is_well_and_who_is_not() {
     assert!(told["config"].as_str().is_some_and(|file| file.ends_with("workbench-config.json")), "{told}");
     for (name, problem, hint, stderr) in [
         ("dies", "exited with status 3", "stderr", "the key is missing"),
-        ("chatty", "no MCP message", "it wrote `Welcome!`, but stdout is for the protocol", ""),
+        ("chatty", "not an MCP message", "it wrote `Welcome!`, but stdout is for the protocol", ""),
         ("nowhere", "'there-is-no-such-program' not found", "install it", ""),
         ("refused", "refused", "start the server", ""),
         ("hangs", "connection timeout", "startTimeout", ""),
@@ -61,8 +61,8 @@ fn says_who_is_well_and_who_is_not() {
         "3 tools, ",
         "failed  dev/dies",
         "| the key is missing",
-        "dev__My Server__echo is called dev__My_Server__echo_",
-        "5 of 7 cannot be used",
+        "dev__My Server__echo is shown as dev__My_Server__echo_",
+        "5 of 7 servers cannot be used",
     ] {
         assert!(text.stdout.contains(part), "{part}: {}", text.stdout);
     }

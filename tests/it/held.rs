@@ -9,7 +9,7 @@ use crate::client::{Client, Era, Host, Web};
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, classic, dev, fake, server};
 
 /// What the log says when a client has taken too long.
-const GIVEN_UP: &str = "no answer waits for that any more";
+const GIVEN_UP: &str = "answers no longer wait for it";
 /// What a client may take.
 const LONGEST: Duration = Duration::from_secs(2);
 /// A client that needs half a second when it has read a list.

@@ -110,7 +110,7 @@ fn a_server_that_turns_hostile_changes_nothing_that_a_model_sees() {
         logged(&mut gateway, &format!("[dev/files] the tool {name} {how}"), 1);
     }
     let stderr = gateway.stderr();
-    let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("mended"));
+    let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("corrected"));
     assert_eq!(equal.count(), 0, "{stderr}");
 }
 
@@ -130,6 +130,11 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
     let mut seen = Vec::new();
     let mut note = |what: &str, message: &Message| seen.push((what.to_owned(), message.raw.clone()));
     if !toolman {
+        // A closed toolbox is described as it is remembered.
+        let closed = ["read_file", "write_file", "read_poisn", "zzz"]
+            .map(|tool| json!({"toolbox": "dev", "server": "files", "tool": tool}));
+        let describe = json!({"name": "describe_tools", "arguments": {"tools": closed}});
+        note("describing what is closed", &ask("tools/call", describe));
         for call in [
             json!({"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}),
             json!({"name": "workbench_open_toolbox", "arguments": {"toolbox_name": "dev"}}),
@@ -171,6 +176,9 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
                     json!({"query": "write a file"}),
                     json!({"query": "read file"}),
                 ]
+            }
+            "toolman_describe" => {
+                vec![json!({"names": ["files_write_file", "files_read_file", "files_read_poisn", "zzz"]})]
             }
             "read_result" | "toolman_read_result" => vec![json!({"id": "r0000000000000000"})],
             "toolman_activate" => {
@@ -658,7 +666,7 @@ dev/files/read_file: changed
 dev/files/report: gone
 ";
     assert_eq!(checked.stdout, expected);
-    let warning = "warning: dev/files/read_file has characters that nobody sees: U+200B\n";
+    let warning = "warning: dev/files/read_file has invisible characters: U+200B\n";
     assert!(checked.stderr.contains(warning), "{}", checked.stderr);
     let row = |kind: &str, name: &str, change: &str| json!({"toolbox": "dev", "server": "files", "kind": kind, "name": name, "change": change, "characters": []});
     let mut changed = row("tool", "read_file", "other");
@@ -862,7 +870,7 @@ fn a_person_is_shown_what_differs_and_asked() {
         command.arg("lock").env("TERM", "xterm").env("NO_COLOR", "1");
         let mut terminal = Terminal::start(command, ALL);
         terminal.wait_for("dev/files/read_file: other texts\r\n    description: Read a{+\\u202e+} file\r\n");
-        terminal.wait_for("has characters that nobody sees: U+202E");
+        terminal.wait_for("has invisible characters: U+202E");
         terminal.wait_for("Change ~/workbench-config.lock? [y/N/d] ").press(keys);
         let ended = terminal.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");

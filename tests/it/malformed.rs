@@ -119,8 +119,8 @@ const MALFORMED: [(&str, &str); 10] = [
     (r#"{"jsonrpc":"2.0","id":@id,"result":[]}"#, "its result is not an object"),
     (r#"{"id":"@id","result":"done"}"#, "its result is not an object"),
     (r#"{"jsonrpc":"2.0","id":@id,"error":"no"}"#, "its error is not an object"),
-    (r#"{"jsonrpc":"2.0","id":@id,"id":@id,"result":{}}"#, "a member of its envelope stands twice"),
-    (r#"{"jsonrpc":"2.0","id":@id,"result":{},"Result":{}}"#, "a member of its envelope stands twice"),
+    (r#"{"jsonrpc":"2.0","id":@id,"id":@id,"result":{}}"#, "a member of its envelope appears twice"),
+    (r#"{"jsonrpc":"2.0","id":@id,"result":{},"Result":{}}"#, "a member of its envelope appears twice"),
     (r#"{"jsonrpc":"2.0","id":@id,"result":{"x":NaN}}"#, "it is not JSON"),
     (r#"{"id":@id,"result":{"content":["#, "it is not JSON"),
 ];

@@ -53,7 +53,7 @@ fn a_person_logs_in_and_nobody_else_sees_anything() {
     let mut gateway = gateway(Lab::new(), &guarded);
     let first = open(&mut gateway);
     let again = open(&mut gateway);
-    assert!(first.failure().contains("'a' in toolbox 'dev': it wants a login; open this in a browser"));
+    assert!(first.failure().contains("'a' in toolbox 'dev': it needs a login; open this in a browser"));
     assert_eq!(asked(&first), asked(&again), "the same login waits");
     assert_eq!(browse(&asked(&first)).0, 200);
     assert_eq!(guarded.asked("scope"), "read");
@@ -79,7 +79,7 @@ fn a_person_logs_in_and_nobody_else_sees_anything() {
         assert_eq!((mode(&files[0]), mode(files[0].parent().unwrap())), (0o600, 0o700));
     }
     let said = [first.raw, again.raw, opened.raw, called.raw, gateway.stderr()].concat();
-    assert!(said.contains("wants a login") && !said.contains(SECRET), "{said}");
+    assert!(said.contains("needs a login") && !said.contains(SECRET), "{said}");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_call_that_needs_more_asks_for_more() {
     let mut gateway = gateway(Lab::new(), &guarded);
     log_in(&mut gateway);
     let refused = gateway.use_tool("a", "write", "{}");
-    assert!(refused.failure().starts_with("[dev/a/write] it wants a login"), "{refused:?}");
+    assert!(refused.failure().starts_with("[dev/a/write] it needs a login"), "{refused:?}");
     assert_eq!(gateway.use_tool("a", "echo", "{}").text(), "done", "the rest goes on");
     assert_eq!(browse(&asked(&refused)).0, 200);
     assert_eq!(guarded.asked("scope"), "read write");
@@ -234,7 +234,7 @@ fn what_the_file_says_comes_first() {
         json!({"url": guarded.url, "oauth": false}),
     ] {
         let mut gateway = Gateway::start(dev("proxy", json!({"a": entry})));
-        assert!(open(&mut gateway).failure().contains("HTTP 401 Unauthorized: it wants credentials"));
+        assert!(open(&mut gateway).failure().contains("HTTP 401 Unauthorized: it needs credentials"));
         assert_eq!(guarded.count("GET /.well-known/oauth-protected-resource/mcp"), 0);
     }
     let oauth = json!({"clientId": "mine", "clientSecret": "my secret", "scope": "all"});
@@ -272,7 +272,7 @@ fn a_shell_without_a_person_says_that_one_is_needed() {
     let failed = lab.run(lab.command().args(["call", "dev/a/echo", "--json"]));
     let error: Value = serde_json::from_str(&failed.stdout).unwrap();
     assert_eq!((failed.code, &error["error"]["kind"]), (Some(3), &json!("authorization")));
-    assert_eq!(error["error"]["message"], "dev/a: it wants a login, but nobody is here to log in");
+    assert_eq!(error["error"]["message"], "dev/a: it needs a login, but nobody is here to log in");
     assert_eq!(lab.run(lab.command().args(["list", "servers"])).code, Some(4));
     let doctor = lab.run(lab.command().arg("doctor"));
     assert_eq!(doctor.code, Some(4));
@@ -349,7 +349,7 @@ fn a_server_elsewhere_cannot_send_us_to_this_machine() {
         let guarded = Guarded::start_as("0.0.0.0", Some(forged));
         let mut gateway = gateway(Lab::new(), &guarded);
         let failure = open(&mut gateway).failure();
-        assert!(failure.contains("it wants a login, but") && failure.contains(named), "{failure}");
+        assert!(failure.contains("it needs a login, but") && failure.contains(named), "{failure}");
         assert!(trap.accept().is_err(), "{named}: it was connected to");
     }
 }
@@ -407,7 +407,7 @@ fn login_and_logout_are_verbs() {
         serde_json::from_str(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"))
     };
     let which = run(&["login"]);
-    let wanting = "dev/a wants a login: run `mcp-workbench login dev/a`\n";
+    let wanting = "dev/a needs a login: run `mcp-workbench login dev/a`\n";
     assert_eq!((which.code, which.stdout.as_str()), (Some(0), wanting), "{which:?}");
     let doctor = status(&["doctor"]);
     assert_eq!(doctor["servers"][0]["hint"], "run `login dev/a`", "{doctor}");
@@ -423,7 +423,7 @@ fn login_and_logout_are_verbs() {
     let expires = told[0]["login"]["expires"].as_str().expect("a date");
     assert!(expires.len() == 20 && expires.starts_with("20") && expires.ends_with('Z'), "{expires}");
     assert_eq!(status(&["doctor"])["servers"][0]["login"], told[0]["login"]);
-    assert_eq!(run(&["login"]).stdout, "no server wants a login\n");
+    assert_eq!(run(&["login"]).stdout, "no server needs a login\n");
 
     // By an address that is pasted; the old tokens stay until then.
     let before = std::fs::read(&credentials(&lab)[0]).expect("it is there");

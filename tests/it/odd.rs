@@ -119,8 +119,8 @@ fn each_oddity_is_logged_once() {
     let stderr = gateway.stderr();
     let of = |text: &str| stderr.lines().filter(|line| line.contains(text)).count();
     let mended = table.iter().filter(|odd| !odd.shown.is_null()).count();
-    assert_eq!(of("is shown mended"), mended, "{stderr}");
-    assert_eq!(of("tool t1 is shown mended, since MCP allows no such title"), 1, "{stderr}");
+    assert_eq!(of("is shown corrected"), mended, "{stderr}");
+    assert_eq!(of("tool t1 is shown corrected, since MCP does not allow its title"), 1, "{stderr}");
     assert_eq!(of("2 of its tools have no name and cannot be shown"), 1, "{stderr}");
     assert_eq!(of("1 of its resources has no name and cannot be shown"), 1, "{stderr}");
 }
@@ -142,7 +142,7 @@ fn doctor_shows_oddities() {
     assert_eq!(server["withheld"], json!([]), "there is no lock");
     let text = lab.run(lab.command().arg("doctor")).stdout;
     for line in [
-        "the tool t1 is shown mended, since MCP allows no such title",
+        "the tool t1 is shown corrected, since MCP does not allow its title",
         "2 tools have no name and cannot be shown",
     ] {
         assert!(text.contains(line), "{text}");

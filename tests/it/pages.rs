@@ -207,7 +207,7 @@ fn run_commands(lab: &Lab, block: &Block) -> Result<(), String> {
             .replace(&*programs().to_string_lossy(), "/usr/local/bin");
         // The programs of the tests lie in a build directory, those of readers do not.
         let output: Vec<_> =
-            output.lines().filter(|line| !line.contains("lies in a build directory")).collect();
+            output.lines().filter(|line| !line.contains("is in a build directory")).collect();
         let output = output.join("\n");
         let (expected, output) = (expected.trim_end(), output.trim_end());
         let fits = lines_fit(expected, output);

@@ -69,7 +69,7 @@ fn the_page_shows_a_real_terminal() {
         lines.push(format!("\u{1b}[2m$\u{1b}[0m \u{1b}[1mmcp-workbench {}\u{1b}[0m", args.join(" ")));
         let mut own = shown(&named(&home, &ended.shown));
         // The program of the tests lies in a build directory, that of a newcomer does not.
-        own.retain(|line| !line.contains("lies in a build directory") && !line.contains("and connect again"));
+        own.retain(|line| !line.contains("is in a build directory") && !line.contains("and connect again"));
         lines.extend(shortened(own));
         lines.push(String::new());
     }

@@ -112,7 +112,7 @@ fn connect_registers_the_users_own_file() {
 
 #[test]
 fn a_project_is_connected_beside_the_user() {
-    const ABSOLUTE: &str = "The entry has absolute paths, so it fits this machine only";
+    const ABSOLUTE: &str = "The entry has absolute paths, so it works on this machine only";
     for (client, file, workspace) in [
         ("claude-code", ".mcp.json", false),
         ("cursor", ".cursor/mcp.json", true),
@@ -164,8 +164,8 @@ fn a_project_is_connected_beside_the_user() {
     let home = home();
     home.write(&home.config(), b"{\"toolboxes\": {}}");
     for (args, part) in [
-        (&["connect", "windsurf", "--project"][..], "Windsurf has no file for a project"),
-        (&["disconnect", "goose", "--project"], "Goose has no file for a project"),
+        (&["connect", "windsurf", "--project"][..], "Windsurf has no project file"),
+        (&["disconnect", "goose", "--project"], "Goose has no project file"),
         (&["connect", "cursor", "--project"], "`mcp-workbench init --project` makes one"),
         (&["connect", "cursor", "--project", "--config", "x.json"], "leave out --config or --project"),
     ] {

@@ -169,7 +169,7 @@ fn an_invalid_file_is_reported_and_the_old_one_stays_in_force() {
     gateway.open("dev");
     gateway.notification(TOOLS_CHANGED);
     gateway.replace_file("workbench-config.json", r#"{"toolboxes": {"dev": {"mcpServers": {"a": {}}}}}"#);
-    let stderr = gateway.stderr_with("1 error; the configuration in force stays as it was");
+    let stderr = gateway.stderr_with("1 error; the old configuration stays in force");
     assert!(stderr.contains("the server has neither `command` nor `url`"), "{stderr}");
     assert!(stderr.contains("workbench-config.json:1:"), "{stderr}");
     gateway.call("dev__a__echo", "{}").text();
@@ -202,7 +202,7 @@ fn sighup_reads_the_file_again() {
     gateway.signal("HUP");
     gateway.replace_file("workbench-config.json", "{");
     gateway.signal("HUP");
-    gateway.stderr_with("the configuration in force stays as it was");
+    gateway.stderr_with("the old configuration stays in force");
     gateway.call("dev__a__echo", "{}").text();
     assert_eq!(gateway.lab.starts("a"), 1);
     assert_eq!(gateway.count(TOOLS_CHANGED), 0);
@@ -339,7 +339,7 @@ mod over_http {
                 ["a_echo", "a_report", "b_large"].iter().all(|name| tools.iter().any(|tool| tool == name))
             });
             replace_file(&host.lab, "tools.toml", "active_toolsets = [");
-            host.stderr_with("the configuration in force stays as it was");
+            host.stderr_with("the old configuration stays in force");
             client.call("b_large", json!({"bytes": 3})).text();
             assert_eq!(host.lab.starts("a"), 1);
         }

@@ -395,7 +395,7 @@ fn these_are_never_touched() {
     let mut gateway = Gateway::spawn_with(lab, &file, |_| ());
     gateway.initialize(VERSION);
     gateway.open("dev");
-    // Errors, texts that are no Unicode, and what is no text.
+    // Errors, texts that are no Unicode, and what is not text.
     for result in [
         json!({"content": [{"type": "text", "text": text}], "isError": true}).to_string(),
         format!(r#"{{"content":[{{"type":"text","text":"\ud800{}"}}]}}"#, "a".repeat(5000)),

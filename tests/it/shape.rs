@@ -131,7 +131,10 @@ fn describe_rename_enable_disable_and_remove() {
         before.replacen("\"ops\": {", "\"operations\": {", 1).replacen("\"ops\"]", "\"operations\"]", 1);
     assert_eq!(after, renamed);
     assert_eq!((&answer["renamedFrom"], &answer["tokens"]), (&json!("ops"), &json!(["ann"])));
-    assert!(said.contains("Renames toolbox `ops` to `operations`\nAlso in the tokens `ann`\n"), "{said}");
+    assert!(
+        said.contains("Renames toolbox `ops` to `operations`\nRenames it in the tokens `ann` as well\n"),
+        "{said}"
+    );
     // What is so already is left alone.
     for args in [
         &["enable", "files"][..],
@@ -151,6 +154,34 @@ fn describe_rename_enable_disable_and_remove() {
 }
 
 #[test]
+fn a_server_that_needs_a_variable_which_is_not_set_is_not_enabled() {
+    let config = r#"{
+  "toolboxes": {
+    "web": {
+      "mcpServers": {
+        "one": { "command": "one", "args": ["${NOWHERE_SET}"] },
+        "two": { "command": "two", "args": ["${NOWHERE_SET}"], "disabled": true }
+      }
+    }
+  }
+}
+"#;
+    let home = with(config);
+    let finished = home.run(&["enable", "two", "--yes"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    for part in ["web.mcpServers.two.args[0]", "NOWHERE_SET", "would not be valid after this change"] {
+        assert!(finished.stderr.contains(part), "{part}: {finished:?}");
+    }
+    assert!(!finished.stderr.contains("mcpServers.one"), "{finished:?}");
+    assert_eq!(text(&home.config()), config);
+    // What the file lacked before is no reason to refuse another change.
+    assert_eq!(home.run(&["describe", "web", "Pages", "--yes"]).code, Some(0));
+    // A file in which such servers are left out may have any number of them.
+    let home = with(&config.replacen("{\n", "{\n  \"onMissingVariable\": \"skip\",\n", 1));
+    assert_eq!(home.run(&["enable", "two", "--yes"]).code, Some(0));
+}
+
+#[test]
 fn a_change_that_check_would_refuse_is_not_written() {
     for (args, parts) in [
         // Tokens name these toolboxes.
@@ -161,7 +192,7 @@ fn a_change_that_check_would_refuse_is_not_written() {
         (&["move", "ops/memory", "--to", "web"], &["`ops` is not configured in this file"]),
         (&["rename", "ops", "a__b"], &["a toolbox name may not contain `__`"]),
         (&["move", "files", "--to", " "], &["a name may not be blank"]),
-        (&["rename", "ops", "web"], &["there is a toolbox `web` already"]),
+        (&["rename", "ops", "web"], &["a toolbox `web` already exists"]),
         (&["rename", "opps", "x"], &["there is no toolbox `opps`", "did you mean `ops`?"]),
         (&["describe", "x", "y"], &["there is no toolbox `x`", "`notes`, `ops` and `web`"]),
         (&["enable", "memory"], &["several servers are called `memory`", "`notes/memory` or `ops/memory`"]),
@@ -172,7 +203,7 @@ fn a_change_that_check_would_refuse_is_not_written() {
         ),
         (&["move", "notes/memory", "ops/memory", "--to", "x"], &["would have two servers called `memory`"]),
         (&["disable", "flies"], &["there is no server `flies`", "did you mean `files`?"]),
-        (&["add", "files", "--", "x"], &["`files` is there already in toolbox `notes`"]),
+        (&["add", "files", "--", "x"], &["a server `files` already exists in toolbox `notes`"]),
     ] {
         let said = refused(args);
         for part in parts {
@@ -397,7 +428,7 @@ fn init_offers_to_start_every_server_once() {
         terminal.wait_for("Start every server once").wait_for("[y/N] ").press(answer);
         let ended = terminal.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(ended.shown.contains("1 of 2 cannot be used"), starts, "{ended:?}");
+        assert_eq!(ended.shown.contains("1 of 2 servers cannot be used"), starts, "{ended:?}");
         assert!(ended.shown.contains("connect cursor"), "{ended:?}");
     }
 }

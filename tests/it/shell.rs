@@ -192,8 +192,11 @@ fn calls_are_typed_and_shown() {
         (&["n=x"][..], format!("error: `n` must be a whole number\n{hint}")),
         (&["--args", r#"{"o": {"i": "x"}}"#], format!("error: `o.i` must be a whole number\n{hint}")),
         (&["m=1"], "error: the tool has no argument `m`\nit takes b, l, n, o, s\n".to_owned()),
-        (&["n"], "error: `n` is no argument\nwrite key=value, or --args with a JSON object\n".to_owned()),
-        (&["--args", "[]"], "error: the arguments are no JSON object\nwrite {\"key\": value}\n".to_owned()),
+        (&["n"], "error: `n` is not an argument\nwrite key=value, or --args with a JSON object\n".to_owned()),
+        (
+            &["--args", "[]"],
+            "error: the arguments are not a JSON object\nwrite {\"key\": value}\n".to_owned(),
+        ),
     ] {
         place.check(&[&["call", "typed"], args].concat(), 2, "", &stderr);
     }

@@ -93,6 +93,30 @@ fn a_server_that_is_starting_ends_with_the_gateway_at_once() {
     assert!(begun.elapsed() < DEADLINE && lab.processes().is_empty());
 }
 
+/// A call starts a server that is at rest, and then waits for it as an opening does.
+#[test]
+fn a_call_that_starts_a_server_waits_too() {
+    let mut entry = slow(60.0);
+    entry["start"] = json!("call");
+    let config = dev("proxy", json!({"slow": entry}));
+    let start = |lab| {
+        let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
+        gateway.initialize(VERSION);
+        assert_eq!(gateway.open("dev")["_errors"], Value::Null);
+        gateway
+    };
+    let lab = Lab::new();
+    let ready = lab.write("ready", "");
+    let lab = start(lab).finish();
+    std::fs::remove_file(&ready).expect("it was written");
+    let mut gateway = start(lab);
+    assert_eq!(gateway.use_tool("slow", "report", "{}").failure(), format!("[dev/slow/report] {LATE}"));
+    let waiting = gateway.post_use_tool("slow", "report", "{}");
+    gateway.lab.write("ready", "");
+    gateway.answer(&waiting).json();
+    assert_eq!(gateway.lab.starts("slow"), 2, "once remembered, once called");
+}
+
 #[test]
 fn toolmans_calls_wait_too() {
     let slow = server(

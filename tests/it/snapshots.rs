@@ -21,7 +21,7 @@ enum Scene {
     Empty,
     /// The files of two clients.
     Clients,
-    /// Two toolboxes with servers that work, one that fails and one that wants a login.
+    /// Two toolboxes with servers that work, one that fails and one that needs a login.
     Servers,
     /// A file with mistakes.
     Broken,
@@ -534,7 +534,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A server that wants a login.
+/// A server that needs a login.
 fn locked() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();

@@ -109,7 +109,7 @@ fn a_configuration_that_becomes_something_else_stays_in_force() {
     for (path, why) in special(&room).into_iter().filter(|(path, _)| *path != room) {
         std::fs::remove_file(&file).expect("ours");
         std::os::unix::fs::symlink(&path, &file).expect("the directory is ours");
-        gateway.stderr_with(&format!("{why}; the configuration in force stays"));
+        gateway.stderr_with(&format!("{why}; the old configuration stays in force"));
         assert!(!gateway.call("dev__a__echo", json!({"text": "x"})).is_error());
         std::fs::remove_file(&file).expect("ours");
         mark += 1;

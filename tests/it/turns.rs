@@ -155,7 +155,7 @@ fn a_question_keeps_nobody_waiting() {
     assert_eq!(home.run(&["add", "theirs", "--toolbox", "dev", "--yes", "--", "y"]).code, Some(0));
     terminal
         .press("y\n")
-        .wait_for("has changed meanwhile")
+        .wait_for("was changed in the meantime")
         .wait_for("[y/N/d] ")
         .press("d\n")
         .wait_for("theirs")
@@ -168,7 +168,7 @@ fn a_question_keeps_nobody_waiting() {
     let mut terminal = Terminal::start(home.command("mcp-workbench", &["remove", "mine"]), ALL);
     terminal.wait_for("[y/N/d] ");
     assert_eq!(home.run(&["remove", "mine", "--yes"]).code, Some(0));
-    terminal.press("y\n").wait_for("has changed meanwhile").wait_for("there is no server `mine`");
+    terminal.press("y\n").wait_for("was changed in the meantime").wait_for("there is no server `mine`");
     assert_eq!(terminal.end().code, Some(2));
     assert_eq!(servers(&home), ["theirs"]);
 }

@@ -149,7 +149,7 @@ fn files_are_watched_like_the_configuration() {
     gateway.until("it has the new value", |gateway| key_of(gateway) == "second");
     // A file that is wrong leaves the old values in force.
     write_secrets(&gateway.lab, "API_KEY=third\nnonsense of API_KEY\n");
-    let told = gateway.stderr_with("the configuration in force stays as it was");
+    let told = gateway.stderr_with("the old configuration stays in force");
     assert!(told.contains("line 2 is not `NAME=value`") && !told.contains("nonsense"), "{told}");
     assert_eq!(key_of(&mut gateway), "second");
     write_secrets(&gateway.lab, "API_KEY=fourth\n");
@@ -172,7 +172,7 @@ fn others_may_not_change_a_file_of_secrets() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
         let finished = place.run(&["check"]);
         assert_eq!(finished.code, Some(status), "{mode:o}: {finished:?}");
-        let told = format!("others than you can {word} ~/secrets.env");
+        let told = format!("other users can {word} ~/secrets.env");
         let mended = "chmod 600 ~/secrets.env";
         let expected = !word.is_empty();
         assert_eq!(finished.stderr.contains(&told) && finished.stderr.contains(mended), expected, "{mode:o}");

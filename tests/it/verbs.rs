@@ -88,7 +88,7 @@ Its secrets become variables, kept in ~/xdg-config/mcp-workbench/secrets.env: TW
     let only = "Nothing was written: this is a dry run.\n";
     check(&home, &with("--dry-run"), 0, diff, &format!("{summary}{only}"));
     let refused = "error: nothing was written: there is no terminal to ask on
-add --yes to write it, or --dry-run to only see it
+add --yes to write the change, or --dry-run to see it only
 ";
     check(&home, &args, 2, diff, &format!("{summary}{refused}"));
     assert_eq!(text(&home.config()), CONFIG);
@@ -103,8 +103,8 @@ add --yes to write it, or --dry-run to only see it
     let written = text(&home.config());
     assert!(written.contains("// mine\n") && written.contains("// first\n"), "{written}");
     assert!(written.contains("\"MODE\": \"fixture-edited\""), "{written}");
-    let again = "error: `two` is there already in toolbox `dev`
-choose another name, or `mcp-workbench remove` it first
+    let again = "error: a server `two` already exists in toolbox `dev`
+choose another name, or `mcp-workbench remove` the old one first
 ";
     check(&home, &with("--yes"), 2, "", again);
     let (status, _, stderr) = said(&home, "mcp-workbench", &["remove", "two", "--yes"]);
@@ -437,7 +437,7 @@ url = \"https://h/mcp\"
     );
     home.put("codex", b"[mcp_servers.five]\ncommand = \"5\"\nenabled_tools = [\"x\"]\n");
     let note =
-        "Codex: five: enabled_tools names the tools that pass; here `active_toolsets` says what is active\n";
+        "Codex: five: enabled_tools limits which tools are offered; toolman has `active_toolsets` for that\n";
     assert!(run(&["import", "codex", "--yes"]).contains(note));
     let (status, _, stderr) = said(&home, "toolman", &["add", "x", "--toolbox", "t", "--", "y"]);
     assert_eq!((status, stderr.as_str()), (2, "error: tools.toml has no toolboxes\nleave --toolbox out\n"));
@@ -451,7 +451,7 @@ fn init_merges_and_lists_secrets() {
 Cursor: 4 servers in ~/.cursor/mcp.json
 + filesystem (Claude Desktop)
 + github (Claude Desktop)
-+ github-2 (Cursor, there called github)
++ github-2 (Cursor, called github there)
 + linear (Cursor)
 + local (Cursor)
 = fs (Cursor) is the same as filesystem
@@ -461,7 +461,7 @@ Secrets in clear text become variables, kept in ~/xdg-config/mcp-workbench/secre
   GITHUB_PERSONAL_ACCESS_TOKEN (github: env.GITHUB_PERSONAL_ACCESS_TOKEN)
   GITHUB_PERSONAL_ACCESS_TOKEN_2 (github-2: env.GITHUB_PERSONAL_ACCESS_TOKEN)
 Wrote ~/xdg-config/mcp-workbench/workbench-config.json
-next: `mcp-workbench connect claude-desktop` or `mcp-workbench connect cursor`
+next: `mcp-workbench connect CLIENT`, with one of `claude-desktop` or `cursor`
 ";
     let desktop = home.file_of("claude-desktop").display().to_string();
     let desktop = desktop.replace(home.path("").display().to_string().trim_end_matches('/'), "~");

@@ -51,22 +51,26 @@ impl Given {
         if let Some(text) = whole {
             return match parsed(&text) {
                 Ok(Value::Object(_)) => Ok(Self::Whole(text)),
-                Ok(_) => Err(malformed("the arguments are no JSON object", "write {\"key\": value}")),
-                Err(error) => {
-                    Err(malformed(format!("the arguments are no JSON: {error}"), "write {\"key\": value}"))
-                }
+                Ok(_) => Err(malformed("the arguments are not a JSON object", "write {\"key\": value}")),
+                Err(error) => Err(malformed(
+                    format!("the arguments are not valid JSON: {error}"),
+                    "write {\"key\": value}",
+                )),
             };
         }
         let mut read: Vec<(String, ArgumentWord)> = Vec::new();
         for word in words {
             let Some((key, value)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) else {
                 return Err(malformed(
-                    format!("`{word}` is no argument"),
+                    format!("`{word}` is not an argument"),
                     "write key=value, or --args with a JSON object",
                 ));
             };
             if read.iter().any(|(known, _)| known == key) {
-                return Err(malformed(format!("`{key}` stands twice"), "give a list as JSON: key='[1, 2]'"));
+                return Err(malformed(
+                    format!("`{key}` is given twice"),
+                    "give a list as JSON: key='[1, 2]'",
+                ));
             }
             let value = match value.strip_prefix('@') {
                 Some(text) if text.starts_with('@') => ArgumentWord { text: text.to_owned(), file: false },
@@ -385,8 +389,8 @@ mod tests {
             (&["any=hello", "e=two"], Ok(r#"{"any":"hello","e":"two"}"#)),
             (&["a=x"], Err("`a` must be a whole number or true or false")),
             (&["nn=1"], Err("the tool has no argument `nn`")),
-            (&["s"], Err("`s` is no argument")),
-            (&["s=1", "s=2"], Err("`s` stands twice")),
+            (&["s"], Err("`s` is not an argument")),
+            (&["s=1", "s=2"], Err("`s` is given twice")),
         ];
         for (words, expected) in cases {
             let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -397,7 +401,7 @@ mod tests {
         for (args, expected) in [
             ("{\"i\": 1}", Ok("{\"i\": 1}")),
             ("{\"i\": \"1\"}", Err("`i` must be a whole number")),
-            ("[]", Err("the arguments are no JSON object")),
+            ("[]", Err("the arguments are not a JSON object")),
         ] {
             let typed = Given::read(&["-".to_owned()], None, &mut args.as_bytes())
                 .and_then(|given| given.typed(&schema));

@@ -47,7 +47,7 @@ impl Run {
         let items = upstream.items();
         let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
         let Some(item) = item else {
-            let message = format!("`{address}` is gone: the server does not offer it any more");
+            let message = format!("the server no longer offers `{address}`");
             return Err(Failure::usage(message, format!("`{} list tools` shows all", self.face.program())));
         };
         let definition: Value = serde_json::from_str(item.raw()).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Run {
 fn cause(reason: &str) -> Cause {
     let says = |words: &[&str]| words.iter().any(|words| reason.contains(words));
     match () {
-        () if says(&["it wants a login", "it wants the scope"]) => Cause::Person,
+        () if says(&["it needs a login", "it needs the scope"]) => Cause::Person,
         () if says(&["HTTP 401", "HTTP 403"]) => Cause::Login,
         () => Cause::Other,
     }
@@ -147,7 +147,7 @@ fn shown(tool: &str, block: &Value) -> Result<String, Failure> {
 fn saved(kind: &str, tool: &str, data: &Value, mime: &Value) -> Result<String, Failure> {
     let mime = mime.as_str().unwrap_or("application/octet-stream");
     let Ok(bytes) = STANDARD.decode(data.as_str().unwrap_or_default()) else {
-        return Ok(format!("[{kind} {mime} that is no base64]"));
+        return Ok(format!("[{kind} {mime} that is not base64]"));
     };
     let stem: String =
         tool.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).take(60).collect();

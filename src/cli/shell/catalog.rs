@@ -291,7 +291,7 @@ impl Catalog {
         let failed: Vec<String> = self.failures().map(|(label, _)| label).collect();
         let failed = match failed.is_empty() {
             true => String::new(),
-            false => format!("it may be of a server that failed: {}\n", failed.join(", ")),
+            false => format!("it may belong to a server that failed: {}\n", failed.join(", ")),
         };
         let program = self.face.program();
         let what = if kinds == [Kind::Tool] { "tool" } else { "tool, prompt or resource" };

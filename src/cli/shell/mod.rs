@@ -32,7 +32,7 @@ use crate::gateway::shell::Shell;
 
 #[derive(Subcommand)]
 pub(super) enum ShellVerb {
-    /// List what there is
+    /// List servers, toolboxes, tools, resources or prompts
     #[command(display_order = 50)]
     List {
         /// What to list
@@ -41,7 +41,7 @@ pub(super) enum ShellVerb {
         #[command(flatten)]
         ask: Ask,
     },
-    /// Show a tool, prompt or resource: where it is from, what it costs, its definition
+    /// Show a tool, prompt or resource: its origin, its cost in tokens, its definition
     #[command(display_order = 51)]
     Show {
         /// toolbox/server/tool, the registered name, or any shorter form that is unique
@@ -73,19 +73,19 @@ Values are typed by the tool's schema:
     #[command(
         display_order = 53,
         after_help = "\
-Name a platform and what it is to do: `search github create issue`. A name, or a part of one, comes first."
+Name a platform and what it is to do: `search github create issue`. Tools whose name matches come first."
     )]
     Search {
         /// What to look for
         #[arg(required = true)]
         words: Vec<String>,
-        /// Most tools to show
+        /// How many tools to show at most
         #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = clap::value_parser!(u16).range(1..))]
         limit: u16,
         #[command(flatten)]
         ask: Ask,
     },
-    /// What the definitions of all servers cost in a model's context, and what the gateway costs instead
+    /// Count the tokens that all definitions cost a model, and those that the gateway costs instead
     #[command(display_order = 55)]
     Tokens {
         #[command(flatten)]
@@ -95,7 +95,7 @@ Name a platform and what it is to do: `search github create issue`. A name, or a
 
 #[derive(Args, Clone, Copy)]
 pub(super) struct Ask {
-    /// Ask the servers again, whatever is remembered of them
+    /// Ask the servers again instead of using what is remembered
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
@@ -163,7 +163,7 @@ pub(super) fn run(
             said = run.verb(verb, &mut shell) => said,
             () = interrupted => {
                 screen.clear();
-                Err(Failure::interrupted("what was started has been ended"))
+                Err(Failure::interrupted("all servers that were started have been ended"))
             }
         };
         shell.end().await;

@@ -109,7 +109,10 @@ impl Run {
                 let percent = saving as f64 * 100.0 / costs.total as f64;
                 format!("{:<25}  {saving:>7}  ({percent:.0} %)", "saving")
             }
-            _ => format!("{:<25}  {:>7}  (it pays with more tools)", "more than without it", -saving),
+            _ => format!(
+                "{:<25}  {:>7}  (the gateway pays off with more tools)",
+                "more than without it", -saving
+            ),
         };
         format!(
             "{}\n{:<25}  {:>7}\n{:<25}  {:>7}\n{}\n\nOPEN: the gateway with that {} open\ntokenizer: {TOKENIZER}\n",

@@ -48,7 +48,7 @@ impl Connection {
                     tracing::warn!("[{}] answers without a plain \"jsonrpc\": \"2.0\"", self.upstream);
                 }
                 if !self.take_answer(to, outcome, on) {
-                    tracing::debug!("[{}] an answer that nobody waits for: {to:?}", self.upstream);
+                    tracing::debug!("[{}] sent an answer to no request: {to:?}", self.upstream);
                     self.noise.count_answer();
                 }
             }

@@ -27,7 +27,7 @@ impl Noise {
             let text = String::from_utf8_lossy(&text[..text.len().min(SHOWN)]);
             let text = plain(&text);
             let shown = redactor.redact(&text);
-            tracing::warn!("[{upstream}] wrote what is no message to its stdout: {shown}");
+            tracing::warn!("[{upstream}] wrote a line to stdout that is not an MCP message: {shown}");
             let _ = self.first.set(shown.into_owned());
         }
     }
@@ -46,8 +46,8 @@ impl Noise {
     pub(in crate::core) fn explain(&self, error: StartError) -> StartError {
         let noise = match self.count.load(Ordering::Relaxed) {
             0 => return error,
-            1 => "a line to stdout that is no MCP message".to_owned(),
-            count => format!("{count} lines to stdout that are no MCP messages"),
+            1 => "a line to stdout that is not an MCP message".to_owned(),
+            count => format!("{count} lines to stdout that are not MCP messages"),
         };
         let problem = format!("{}; it wrote {noise}", error.problem);
         let noise = self.first.get().map(|line| line.as_str().into());
@@ -59,7 +59,9 @@ impl Noise {
         match self.count.load(Ordering::Relaxed) {
             0 => {}
             count => {
-                tracing::warn!("[{upstream}] wrote {count} lines that were no message or answered nothing")
+                tracing::warn!(
+                    "[{upstream}] wrote {count} lines that were not messages, or answers to no request"
+                )
             }
         }
     }

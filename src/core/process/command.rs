@@ -177,7 +177,7 @@ impl fmt::Display for CommandError {
             Self::NotFound { program, searched, login, unusable, local } => {
                 write!(out, "command '{program}' not found; looked in PATH ({})", Listed(searched))?;
                 match login {
-                    login if login.is_empty() => write!(out, "; the login shell told no PATH")?,
+                    login if login.is_empty() => write!(out, "; the login shell printed no PATH")?,
                     login if login == searched => write!(out, ", which is also the login shell's")?,
                     login => write!(out, " and in the login shell's ({})", Listed(login))?,
                 }

@@ -35,13 +35,13 @@ pub(super) async fn ask(launcher: &Launcher, vars: &[(OsString, OsString)]) -> O
         }
         Err(_) => {
             let seconds = DEADLINE.as_secs();
-            tracing::warn!("{} did not tell its PATH within {seconds} s", launch.program.display());
+            tracing::warn!("{} did not print its PATH within {seconds} s", launch.program.display());
             return None;
         }
     };
     let path = answer(&output);
     if path.is_none() {
-        tracing::warn!("{} did not tell its PATH", launch.program.display());
+        tracing::warn!("{} did not print its PATH", launch.program.display());
     }
     path
 }

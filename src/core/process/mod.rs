@@ -218,7 +218,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         libc::SIGABRT => "SIGABRT",
         libc::SIGBUS => "SIGBUS",
         libc::SIGFPE => "SIGFPE",
-        libc::SIGKILL => "SIGKILL (by hand, or for want of memory)",
+        libc::SIGKILL => "SIGKILL (by hand, or because memory ran out)",
         libc::SIGSEGV => "SIGSEGV",
         libc::SIGPIPE => "SIGPIPE",
         libc::SIGALRM => "SIGALRM",

@@ -123,7 +123,7 @@ impl<B: Backend> HttpServer<B> {
             return denied.answer();
         }
         if !Accepted::read(headers).events {
-            return refuse(StatusCode::NOT_ACCEPTABLE, "a GET accepts text/event-stream");
+            return refuse(StatusCode::NOT_ACCEPTABLE, "a GET must accept text/event-stream");
         }
         let session = match self.live_session(headers, caller) {
             Ok(session) => session,
@@ -174,7 +174,7 @@ impl<B: Backend> HttpServer<B> {
                 StatusCode::BAD_REQUEST,
                 "Mcp-Session-Id is missing; `initialize` opens a session, modern requests carry `_meta`",
             ),
-            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must stand once"),
+            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must be sent once"),
         };
         Err(Denied::new(status, words))
     }
@@ -226,7 +226,7 @@ impl<B: Backend> HttpServer<B> {
                 }
                 let words = match status {
                     StatusCode::PAYLOAD_TOO_LARGE => {
-                        format!("a body has at most {limit} bytes (maxBodyBytes)")
+                        format!("a body may have at most {limit} bytes (maxBodyBytes)")
                     }
                     StatusCode::REQUEST_TIMEOUT => "the body did not come in time".to_owned(),
                     _ => "the body is broken".to_owned(),

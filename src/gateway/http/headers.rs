@@ -167,7 +167,7 @@ pub(in crate::gateway) fn mirror(
         match arguments.and_then(|arguments| value_at(arguments.raw(), &marked.path)) {
             Some((value, is_text)) => must_hold(headers, &header, &title, Some(&value), !is_text)?,
             None if headers.contains_key(&header) => {
-                let words = format!("{title} stands for a parameter that the body has not");
+                let words = format!("{title} names a parameter that the body does not have");
                 return Err(mismatch(words));
             }
             None => {}
@@ -203,14 +203,14 @@ fn once<'a>(headers: &'a HeaderMap, header: &HeaderName, title: &str) -> Result<
     match single(headers, header) {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(mismatch(format!("{title} is missing"))),
-        Err(Repeated) => Err(mismatch(format!("{title} must stand once, in plain ASCII"))),
+        Err(Repeated) => Err(mismatch(format!("{title} must be sent once, in plain ASCII"))),
     }
 }
 
 fn differs(title: &str, header: &str, body: Option<&str>) -> Refusal {
     mismatch(match body {
         Some(body) => format!("{title} header value '{header}' does not match body value '{body}'"),
-        None => format!("{title} header value '{header}' has no counterpart in the body"),
+        None => format!("{title} header value '{header}' has no equivalent in the body"),
     })
 }
 

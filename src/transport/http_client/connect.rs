@@ -70,7 +70,7 @@ impl Failure {
     /// The failure of an answer without a success status.
     pub(in crate::transport) fn status(status: StatusCode) -> Self {
         let hint = match status {
-            StatusCode::UNAUTHORIZED => ": it wants credentials; set `headers` or correct them",
+            StatusCode::UNAUTHORIZED => ": it needs credentials; set or correct `headers`",
             StatusCode::FORBIDDEN => ": it refuses these credentials or this address",
             _ => "",
         };

@@ -174,7 +174,7 @@ impl<R: Receive> Shared<R> {
             Err(failure) => failure,
         };
         let what = if message.kind == OutgoingKind::Response { "an answer" } else { &message.method };
-        tracing::debug!("{what} was not taken: {}", refused.message);
+        tracing::debug!("{what} was not accepted: {}", refused.message);
         false
     }
 
@@ -394,7 +394,9 @@ impl<R: Receive> Shared<R> {
                     }
                     Sorted::Answer(_) | Sorted::Malformed(_) => {}
                     Sorted::Other(message) => self.hand(on, message),
-                    Sorted::Noise => tracing::debug!("an event that is no message, or answers nothing"),
+                    Sorted::Noise => {
+                        tracing::debug!("an event that is not a message, or an answer to no request")
+                    }
                 });
             });
             if !matches!(outcome, Ok(None)) {
@@ -447,7 +449,7 @@ impl<R: Receive> Shared<R> {
     /// Hands a message over. A panic there costs that message, not the task of its call.
     fn hand_over(&self, incoming: Incoming<'_>) {
         if catch_unwind(AssertUnwindSafe(|| self.receive.take(incoming))).is_err() {
-            tracing::error!("a message of a server made us panic; please report it");
+            tracing::error!("a message of a server caused a panic; please report it");
         }
     }
 

@@ -146,7 +146,7 @@ impl HttpClient {
         }
         let mut own = HeaderMap::new();
         for (name, value) in endpoint.headers {
-            let header = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no header name"))?;
+            let header = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not a header name"))?;
             let value = HeaderValue::try_from(value)
                 .map_err(|_| format!("the value of the header {name} cannot be sent"))?;
             if [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&header) {

@@ -117,7 +117,7 @@ fn modern_headers(
             match HeaderName::try_from(format!("mcp-param-{suffix}")) {
                 Ok(header) => insert(header, &value),
                 Err(_) => {
-                    tracing::debug!("the x-mcp-header of a parameter is no header name and is not sent")
+                    tracing::debug!("the x-mcp-header of a parameter is not a header name and is not sent")
                 }
             }
         }

@@ -180,11 +180,12 @@ async fn token(
 }
 
 fn read_token(body: &[u8]) -> Result<Token, &'static str> {
-    let answer: Value = serde_json::from_slice(body).map_err(|_| "answers with what is no token")?;
+    let answer: Value =
+        serde_json::from_slice(body).map_err(|_| "answers with something that is not a token")?;
     let text = |key: &str| answer[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    let access = text("access_token").ok_or("answers with what is no token")?;
+    let access = text("access_token").ok_or("answers with something that is not a token")?;
     if !answer["token_type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
-        return Err("gives a token that is no bearer token");
+        return Err("gives a token that is not a bearer token");
     }
     if access.bytes().any(|byte| !matches!(byte, 0x21..=0x7e)) {
         return Err("gives a token that cannot be sent");

@@ -194,7 +194,7 @@ impl Authorizer {
         let found = match discovery::discover(&self.server, &challenge, known, &own, &self.gate()).await {
             Ok(Some(found)) => found,
             Ok(None) => return Err(Unauthorized::Final),
-            Err(reason) => return Err(Unauthorized::NoToken(format!("it wants a login, but {reason}"))),
+            Err(reason) => return Err(Unauthorized::NoToken(format!("it needs a login, but {reason}"))),
         };
         // A token from another authorization server is worth nothing here.
         let same = before.as_ref().filter(|grant| grant.issuer == found.server.issuer);
@@ -216,7 +216,7 @@ impl Authorizer {
             return Ok(());
         }
         drop(turn);
-        Err(Unauthorized::NoToken(login.unwrap_or_else(|reason| format!("it wants a login, but {reason}"))))
+        Err(Unauthorized::NoToken(login.unwrap_or_else(|reason| format!("it needs a login, but {reason}"))))
     }
 
     /// The login that waits for a person, if there is one.
@@ -248,7 +248,7 @@ impl Authorizer {
             let state = &mut *self.state.lock();
             if granted.is_none_or(|granted| granted.has(&challenged)) || state.in_vain.contains(&scope) {
                 return Err(format!(
-                    "it wants the scope `{challenged}`, which the login was asked for and does not give"
+                    "it needs the scope `{challenged}`, which the login was asked for and does not give"
                 ));
             }
             state.in_vain.push(scope.clone());
@@ -282,7 +282,7 @@ impl Authorizer {
             .as_ref()
             .map(|reason| format!(" (the last login failed: {reason})"));
         Ok(format!(
-            "it wants a login{}; open this in a browser, then try again: {url}",
+            "it needs a login{}; open this in a browser, then try again: {url}",
             failed.unwrap_or_default()
         ))
     }

@@ -73,7 +73,7 @@ async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
             "none",
             "@/bin:@/login:@/bin",
             None,
-            Err("looked in PATH (@/bin, @/login); the login shell told no PATH"),
+            Err("looked in PATH (@/bin, @/login); the login shell printed no PATH"),
         ),
         ("none", "@/bin", Some("@/login"), Err("looked in PATH (@/bin) and in the login shell's (@/login)")),
         ("none", "@/bin", Some("@/bin"), Err("looked in PATH (@/bin), which is also the login shell's")),
@@ -83,13 +83,20 @@ async fn programs_are_found_or_it_is_said_where_they_were_looked_for() {
             Some("/f"),
             Err("looked in PATH (5 directories) and in the login shell's (/f)"),
         ),
-        ("none", "", None, Err("looked in PATH (which has no absolute entry); the login shell told no PATH")),
+        (
+            "none",
+            "",
+            None,
+            Err("looked in PATH (which has no absolute entry); the login shell printed no PATH"),
+        ),
         (
             "local",
             ".::../work",
             Some(":."),
-            Err("looked in PATH (which has no absolute entry); the login shell told no PATH; the working \
-                 directory has one, which a bare name never means (write './local' for that)"),
+            Err(
+                "looked in PATH (which has no absolute entry); the login shell printed no PATH; the working \
+                 directory has one, which a bare name never means (write './local' for that)",
+            ),
         ),
         (
             "plain",

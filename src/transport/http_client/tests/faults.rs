@@ -125,8 +125,7 @@ async fn credentials_that_are_refused_end_the_handshake() {
     let server = Server::start(|_| Reply::status(401).with("www-authenticate", "Bearer")).await;
     let mut client = Client::at(endpoint(&server.url));
     client.ask(1, "server/discover", "").await;
-    let reason =
-        "the server answered HTTP 401 Unauthorized: it wants credentials; set `headers` or correct them";
+    let reason = "the server answered HTTP 401 Unauthorized: it needs credentials; set or correct `headers`";
     client.expect(&error(1, reason, Some(401))).await;
     assert_eq!(client.end().await, (Err(reason.to_owned()), Vec::new()));
 }
@@ -238,6 +237,6 @@ fn endpoints_are_checked_without_showing_secrets() {
     let fine = ("x", "y");
     check("http://u:s3cret@h:x/", fine, "the URL's port is malformed");
     check("ws://u:s3cret@h/", fine, "the URL must begin with http:// or https://");
-    check("http://h/", ("a b", "s3cret"), "\"a b\" is no header name");
+    check("http://h/", ("a b", "s3cret"), "\"a b\" is not a header name");
     check("http://h/", ("key", "s3cret\r\nx: y"), "the value of the header key cannot be sent");
 }
