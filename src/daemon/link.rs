@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::endpoint::{self, Peer, Stream};
+use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
 use super::wire::{DaemonWord, Wish, read_word, refusal};
 use crate::core::process::{Launcher, daemon};
@@ -54,7 +54,7 @@ pub struct Daemons {
 /// A connection to a daemon that has greeted.
 pub struct Link {
     /// The connection.
-    pub stream: Stream,
+    pub stream: DaemonStream,
     /// The daemon's process id.
     pub pid: Option<u32>,
 }
@@ -174,8 +174,8 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Reached::Gone),
         Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
     };
-    match Peer::of(&stream) {
-        Ok(peer) if peer.is_own => {}
+    match endpoint::other_end(&stream) {
+        Ok(other) if other.is_own => {}
         Ok(_) => return Err(NoDaemon::new(format!("another user listens on {shown}"))),
         Err(error) => {
             return Err(NoDaemon::new(format!("the system does not say who listens on {shown}: {error}")));

@@ -18,6 +18,7 @@ mod conformance;
 mod crash;
 #[cfg(target_os = "linux")]
 mod daemon;
+mod daemon_basics;
 mod demo;
 mod doctor;
 mod ending;

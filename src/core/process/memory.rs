@@ -55,8 +55,17 @@ pub fn own_use() -> (Option<u64>, Option<f64>) {
     (None, None)
 }
 
+/// Gives back to the system what this process needed to start and does not need any more. For a process that
+/// does little for a long time, and many of which may run; to be called on its first thread.
+pub fn give_back() {
+    #[cfg(target_os = "linux")]
+    system::give_back();
+}
+
 #[cfg(target_os = "linux")]
 mod system {
+    #![allow(unsafe_code, reason = "the allocator and the stack have no safe interface in std")]
+
     use super::{HashMap, Process};
     use std::fs;
 
@@ -74,6 +83,32 @@ mod system {
             after.split_ascii_whitespace().skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
         let seconds = (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / TICKS);
         (memory.map(|kilobytes| kilobytes * 1024), seconds)
+    }
+
+    /// What is left of the stack below the caller, for whatever it calls next.
+    const KEPT_STACK: usize = 64 * 1024;
+    /// How far below that the start may have come. The system keeps far more than this free below the stack
+    /// of the first thread, so nothing else lies there.
+    const DEEPEST_STACK: usize = 4 * 1024 * 1024;
+    /// A multiple of the sizes of pages that there are.
+    const PAGE: usize = 64 * 1024;
+
+    pub(super) fn give_back() {
+        // SAFETY: gives free memory of the allocator back, and touches nothing that is in use.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        let here = 0_u8;
+        let end = (&raw const here as usize - KEPT_STACK) / PAGE * PAGE;
+        // SAFETY: on the first thread this is the unused part of its stack, whose content nobody needs;
+        // pages that are not there are left out.
+        unsafe {
+            if libc::getpid() == libc::gettid() {
+                let start = (end - DEEPEST_STACK) as *mut libc::c_void;
+                libc::madvise(start, DEEPEST_STACK, libc::MADV_DONTNEED);
+            }
+        }
     }
 
     pub(super) fn processes() -> HashMap<u32, Process> {
@@ -170,6 +205,13 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_can_be_given_back_at_any_time() {
+        let kept = vec![7_u8; 1 << 20];
+        give_back();
+        assert!(kept.iter().all(|byte| *byte == 7));
+    }
 
     #[test]
     #[cfg(unix)]
