@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         if summary {
             means.add(&ranked, &query.gold);
         } else {
-            writeln!(out, "{}", json!({ "id": query.id, "ranked": ranked, "coverage": outcome.coverage }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "id": query.id, "ranked": ranked, "coverage": outcome.coverage, "near": outcome.near })
+            )?;
         }
     }
     if summary {

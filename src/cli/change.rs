@@ -12,7 +12,7 @@ use crate::client_files::shown;
 use crate::config::Redactor;
 use crate::config::env_file::SECRETS;
 use crate::config::locate::Face;
-use crate::config::{Access, EnvFile, Inputs, load, load_toolman};
+use crate::config::{Access, EnvFile, Inputs, Problem, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
 use crate::memory::turn::Turn;
@@ -344,6 +344,23 @@ pub(super) fn validate(
     secrets: Option<&str>,
     world: &World,
 ) -> Result<(), Failure> {
+    let mut problems = problems(face, file, bytes, secrets, world);
+    problems.retain(|problem| !problem.unset);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let count = errors(&problems);
+    Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
+}
+
+/// Why `check` would refuse this text of our configuration.
+pub(super) fn problems(
+    face: Face,
+    file: &Path,
+    bytes: &[u8],
+    secrets: Option<&str>,
+    world: &World,
+) -> Vec<Problem> {
     let environment = |name: &str| world.variable(name);
     let read = |path: &Path| match secrets {
         Some(text) if path == file.with_file_name(SECRETS) => {
@@ -357,12 +374,8 @@ pub(super) fn validate(
         Face::Toolman => load_toolman(file, bytes, &inputs).err(),
     };
     let mut problems = problems.unwrap_or_default();
-    problems.retain(|problem| problem.is_error() && !problem.unset);
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let count = errors(&problems);
-    Err(Failure::invalid(file, problems, format!("{count}; correct the file first; nothing was changed")))
+    problems.retain(Problem::is_error);
+    problems
 }
 
 /// The format of a face's file.

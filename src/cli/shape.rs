@@ -5,7 +5,7 @@
 //! Invariant: nothing is written that `check` would refuse.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
+use super::change::{Answer, Console, Proposal, Settled, format, open, problems, refused, validate};
 use super::failure::Failure;
 use super::files::Change;
 use crate::client_files::Template;
@@ -322,10 +322,12 @@ fn change<'e>(
         let Planned { edits, summary, mut answer } = plan(&config.value)?;
         let after =
             edit::apply(format(face), &config.text, &edits).map_err(|refusal| refused(file, &refusal))?;
-        validate(face, file, after.as_bytes(), None, world).map_err(|failure| {
-            let hint = "the file would not be valid after this change, so nothing was changed".to_owned();
-            Failure { hint, ..failure }
-        })?;
+        validate(face, file, after.as_bytes(), None, world)
+            .and_then(|()| asks_for_no_more(target, &config.text, &after))
+            .map_err(|failure| {
+                let hint = "the file would not be valid after this change, so nothing was changed".to_owned();
+                Failure { hint, ..failure }
+            })?;
         summary.into_iter().for_each(|line| console.plan(line));
         let proposal = Proposal {
             snapshot: &config.snapshot,
@@ -339,6 +341,22 @@ fn change<'e>(
         }
         Ok(answer)
     })
+}
+
+/// Checks that the new text needs no variable that is not set and that the old one did not need: a server that is
+/// enabled may. What a file has lacked before is no reason to refuse another change of it.
+fn asks_for_no_more(target: &OwnFile<'_>, before: &str, after: &str) -> Result<(), Failure> {
+    let unset = |text: &str| {
+        let mut problems = problems(target.face, target.file, text.as_bytes(), None, target.world);
+        problems.retain(|problem| problem.unset);
+        problems
+    };
+    let (known, mut problems) = (unset(before), unset(after));
+    if problems.len() <= known.len() {
+        return Ok(());
+    }
+    problems.retain(|problem| !known.iter().any(|known| known.path == problem.path));
+    Err(Failure::invalid(target.file, problems, String::new()))
 }
 
 /// All servers of a configuration, in the order of the file.

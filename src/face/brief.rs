@@ -1,9 +1,9 @@
 //! Answers with the definitions of many tools, made to fit what a client hands to its model: some clients
 //! silently cut long answers in the middle, or drop them.
 //!
-//! The workbench's openings go through [`Answer::fit`].
+//! The workbench's openings go through [`Answer::fit`], the searches of both faces through [`Answer::fit_found`].
 //!
-//! Invariants: an answer that fits is given whole. One that does not fit loses descriptions first, then
+//! Invariants: an opening that fits is given whole. An answer that does not fit loses descriptions first, then
 //! signatures and members that say a thing twice, then tools from the end, and it says how many tools are
 //! missing; a name is left out only if the names alone do not fit.
 
@@ -11,13 +11,16 @@ use std::borrow::Cow;
 
 use super::fit::shorten;
 use super::signature::signature;
+use crate::catalog::Kind;
 use crate::json::{Node, Scanner, quote};
 
 /// The most characters of a description in the brief form.
 const DESCRIPTION: usize = 160;
 
-/// Tells the model how to see more than the brief form shows.
-const HINT: &str = "describe_tools gives the whole definitions of the tools that you name.";
+/// How many tools of a search's answer are shown whole.
+const FOUND_WHOLE: usize = 3;
+/// A definition that takes more bytes than this is shown in brief wherever it stands in a search's answer.
+const LONGEST_FOUND: usize = 8_000;
 
 /// An answer with definitions: an object as JSON, in parts.
 pub(super) struct Answer<'a> {
@@ -27,6 +30,8 @@ pub(super) struct Answer<'a> {
     pub(super) tools: Vec<Entry<'a>>,
     /// What follows `tools`, each member with a comma before it.
     pub(super) rest: String,
+    /// The name of the tool that gives whole definitions.
+    pub(super) describer: &'static str,
 }
 
 /// One tool of an answer.
@@ -43,21 +48,33 @@ pub(super) struct Entry<'a> {
 impl Answer<'_> {
     /// The answer as JSON, in at most `limit` bytes if it can be made that short.
     pub(super) fn fit(&self, limit: Option<usize>) -> String {
-        let entries: Vec<_> = self.tools.iter().map(Entry::whole).collect();
-        let whole = format!("{},\"tools\":[{}]{}}}", self.head, entries.join(","), self.rest);
+        self.fit_or_brief(self.tools.iter().map(Entry::whole).collect(), limit)
+    }
+
+    /// The answer to a search, best tools first, in at most `limit` bytes if it can be made that short. Only
+    /// the first tools are whole, since the others are rarely called, and none that is very long.
+    pub(super) fn fit_found(&self, limit: Option<usize>) -> String {
+        let whole = |(place, tool): (usize, &Entry<'_>)| {
+            let whole = (place < FOUND_WHOLE).then(|| tool.whole());
+            let whole = whole.filter(|whole| whole.len() <= LONGEST_FOUND);
+            whole.unwrap_or_else(|| object(&tool.parts(), &EVERY_PART))
+        };
+        self.fit_or_brief(self.tools.iter().enumerate().map(whole).collect(), limit)
+    }
+
+    /// The answer with these entries or, if that is too long, with brief ones.
+    fn fit_or_brief(&self, entries: Vec<String>, limit: Option<usize>) -> String {
+        let text = format!("{},\"tools\":[{}]{}}}", self.head, entries.join(","), self.rest);
         match limit {
-            Some(limit) if whole.len() > limit => self.brief(limit),
-            _ => whole,
+            Some(limit) if text.len() > limit => self.brief(limit),
+            _ => text,
         }
     }
 
     fn brief(&self, limit: usize) -> String {
         let entries: Vec<_> = self.tools.iter().map(Entry::parts).collect();
-        for shown in [&[0, 1, 2, 3][..], &[0, 1, 3], &[0]] {
-            let entry = |parts: &[String; 4]| {
-                let parts = shown.iter().map(|at| parts[*at].as_str());
-                format!("{{{}}}", parts.collect::<String>())
-            };
+        for shown in [&EVERY_PART[..], &[0, 1, 3], &[0]] {
+            let entry = |parts: &[String; 4]| object(parts, shown);
             let text = self.brief_text(&entries.iter().map(entry).collect::<Vec<_>>(), 0);
             if text.len() <= limit {
                 return text;
@@ -77,7 +94,8 @@ impl Answer<'_> {
 
     fn brief_text(&self, entries: &[String], more: usize) -> String {
         let more = if more == 0 { String::new() } else { format!(",\"more\":{more}") };
-        let (head, rest, hint) = (&self.head, &self.rest, quote(HINT));
+        let (head, rest, describer) = (&self.head, &self.rest, self.describer);
+        let hint = quote(&format!("{describer} gives the whole definitions of the tools that you name."));
         format!("{head},\"brief\":true,\"hint\":{hint},\"tools\":[{}]{more}{rest}}}", entries.join(","))
     }
 }
@@ -105,7 +123,7 @@ impl Entry<'_> {
     }
 
     /// What the brief form shows of the tool: names, the same in other words, description and signature. All
-    /// but the first have a comma before them.
+    /// but the first have a comma before them. [`EVERY_PART`] names all of them.
     fn parts(&self) -> [String; 4] {
         let mut scanner = Scanner::default();
         let node = scanner.scan_str(&self.definition).expect("definitions are valid JSON").root();
@@ -118,6 +136,28 @@ impl Entry<'_> {
         let signature = format!(",\"signature\":{}", quote(&signature));
         [members(&self.names), after_comma(&self.also), description, signature]
     }
+}
+
+/// A resource or template as a search shows it: whole, unless its definition is very long. Then it has its URI, its
+/// name and the first sentence of its description.
+pub(super) fn brief_resource(kind: Kind, definition: &str) -> String {
+    if definition.len() <= LONGEST_FOUND {
+        return definition.to_owned();
+    }
+    let mut scanner = Scanner::default();
+    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
+    let raw = |key: &'static str| Some((key, node.get(key)?.raw().to_owned()));
+    let text = node.get("description").and_then(Node::as_str).map(|text| quote(&first_sentence(&text)));
+    let parts = [raw(kind.key()), raw("name"), text.map(|text| ("description", text))];
+    format!("{{{}}}", members(&parts.into_iter().flatten().collect::<Vec<_>>()))
+}
+
+/// All that the brief form shows of a tool, as indexes into [`Entry::parts`].
+const EVERY_PART: [usize; 4] = [0, 1, 2, 3];
+
+/// An object that consists of some of these parts.
+fn object(parts: &[String; 4], shown: &[usize]) -> String {
+    format!("{{{}}}", shown.iter().map(|at| parts[*at].as_str()).collect::<String>())
 }
 
 /// Members of an object, separated by commas.
@@ -161,7 +201,7 @@ mod tests {
             .collect();
         let head =
             "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();
-        Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned() }
+        Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned(), describer: "describe_tools" }
     }
 
     fn tool(name: &str, description: &str) -> (String, String) {
@@ -180,7 +220,8 @@ mod tests {
         let begin = r#"{"toolbox":"github","description":"Repositories","servers_connected":1"#;
         let of = r#""toolbox_name":"github","source_server":"github""#;
         let schema = r#""inputSchema":{"type":"object","properties":{"owner":{"type":"string"},"page":{"type":"integer"}},"required":["owner"]}"#;
-        let brief = format!("{begin},\"brief\":true,\"hint\":\"{HINT}\"");
+        let hint = "describe_tools gives the whole definitions of the tools that you name.";
+        let brief = format!("{begin},\"brief\":true,\"hint\":\"{hint}\"");
         let (taken, end) = (r#""signature":"(owner: string, page?: integer)""#, r#","_errors":["e"]}"#);
         let whole = format!(
             r#"{begin},"tools":[{{"name":"list_issues",{of},"description":"Lists issues. Newest first.",{schema},"new":1.10}},{{"name":"close",{of},"description":"",{schema},"new":1.10}}]{end}"#
@@ -203,6 +244,35 @@ mod tests {
             assert_eq!(answer.fit(Some(longer.len() - 1)), *text);
         }
         assert_eq!(answer.fit(Some(1)), expected[5], "it cannot be shorter");
+    }
+
+    #[test]
+    fn only_the_first_tools_that_a_search_finds_are_whole() {
+        // The first sentence makes the second entry exactly as long as it may be; the third is one byte longer.
+        let whole = |text: &str| answer(&[tool("same", text)]).tools[0].whole().len();
+        let filler = LONGEST_FOUND - whole("Long. ");
+        let long = |more: usize| format!("Long. {}", "x".repeat(filler + more));
+        let tools = [
+            tool("a", "Short. More."),
+            tool("same", &long(0)),
+            tool("same", &long(1)),
+            tool("d", "Short. More."),
+        ];
+        let text = answer(&tools).fit_found(None);
+        let told: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(told["brief"], Value::Null);
+        let shown: Vec<_> = told["tools"].as_array().expect("a list").iter().collect();
+        let forms: Vec<bool> = shown.iter().map(|tool| tool["signature"].is_null()).collect();
+        assert_eq!(forms, [true, true, false, false]);
+        assert_eq!(shown[1]["inputSchema"]["required"], serde_json::json!(["owner"]));
+        let brief = serde_json::json!({"name": "d", "toolbox_name": "github", "source_server": "github",
+            "description": "Short.", "signature": "(owner: string, page?: integer)"});
+        assert_eq!(*shown[3], brief);
+        assert_eq!((&shown[2]["description"], &shown[2]["inputSchema"]), (&"Long.".into(), &Value::Null));
+        // Over the client's limit it becomes what an opening becomes.
+        let fitted: Value =
+            serde_json::from_str(&answer(&tools).fit_found(Some(text.len() - 1))).expect("JSON");
+        assert_eq!((&fitted["brief"], &fitted["tools"][0]["description"]), (&true.into(), &"Short.".into()));
     }
 
     #[test]

@@ -142,14 +142,7 @@ pub trait Face: Exposure + Send + Sync {
     }
 
     /// The answer to a search.
-    fn found(
-        &self,
-        _view: &View,
-        _viewer: &Viewer<'_>,
-        _query: &str,
-        _things: &[FoundThing<'_>],
-        _unknown: &[ServerPlace],
-    ) -> String {
+    fn found(&self, _view: &View, _viewer: &Viewer<'_>, _search: &SearchResult<'_>) -> String {
         String::new()
     }
 
@@ -397,6 +390,18 @@ pub enum Searched {
 
 /// A group, and the key of a server in it.
 pub type ServerPlace = (String, String);
+
+/// What a search found.
+pub struct SearchResult<'a> {
+    /// What was searched for.
+    pub query: &'a str,
+    /// What matches, best first.
+    pub things: Vec<FoundThing<'a>>,
+    /// The servers that match and whose offers are not known.
+    pub unknown: Vec<&'a ServerPlace>,
+    /// If nothing matches: the server that the query is about, although it offers no such thing.
+    pub near: Option<&'a ServerPlace>,
+}
 
 /// One result of a search.
 pub struct FoundThing<'a> {

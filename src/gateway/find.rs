@@ -17,7 +17,7 @@ use crate::core::reply::Reply;
 use crate::core::view::Entry;
 use crate::core::workspace::Workspace;
 use crate::face::find::{Query, document};
-use crate::face::{Declared, Face, FoundThing, Searched, ServerPlace, Viewer};
+use crate::face::{Declared, Face, FoundThing, SearchResult, Searched, ServerPlace, Viewer};
 use crate::json::{Node, Raw};
 use crate::lock::Guard;
 use crate::memory::definitions::{self, Stamp};
@@ -70,6 +70,8 @@ pub struct Findings {
     pub things: Vec<Found>,
     /// The indexes of sources that match but whose offers are not known.
     pub unknown: Vec<usize>,
+    /// If nothing matches: the index of the source that the query is about, although it has no such item.
+    pub near: Option<usize>,
 }
 
 /// The tools of a server.
@@ -123,8 +125,9 @@ impl Finder {
         };
         let fits = outcome.servers.iter().filter(|server| self.known[*server].things.is_none());
         let unknown = fits.map(|server| places[server.as_str()]).collect();
+        let near = outcome.near.map(|server| places[server.as_str()]);
         let found = outcome.hits.into_iter().filter_map(thing).filter(|found| !hides(&found.item));
-        Findings { things: found.take(query.limit).collect(), unknown }
+        Findings { things: found.take(query.limit).collect(), unknown, near }
     }
 
     /// Where the words of a query stand in a text.
@@ -273,11 +276,15 @@ impl Finders {
                     let Found { source, kind, item, .. } = found;
                     FoundThing { place: &places[*source], kind: *kind, item }
                 });
-                let found: Vec<_> = things.collect();
-                let unknown: Vec<_> = findings.unknown.iter().map(|source| places[*source].clone()).collect();
+                let search = SearchResult {
+                    query: &query.text,
+                    things: things.collect(),
+                    unknown: findings.unknown.iter().map(|source| &places[*source]).collect(),
+                    near: findings.near.map(|source| &places[source]),
+                };
                 let (client, params, known) = (session.hello(), params.root(), None);
                 let viewer = Viewer { client, params, modern, renders_apps, settled, known };
-                workspace.read(|view| face.found(view, &viewer, &query.text, &found, &unknown))
+                workspace.read(|view| face.found(view, &viewer, &search))
             });
             if let Ok(answer) = searching.await {
                 reply.result(&answer);

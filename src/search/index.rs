@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 use super::document::{Counts, packed, risk, split_summary};
 use super::meaning::{self, Deed};
 use super::tokens::{Stems, fold, grams, words};
+use super::vectors::{Direction, Pieces, Sum, pieces};
 use super::{ServerDoc, ToolDoc};
 use crate::hash::{HashMap, Seeded};
 
@@ -25,6 +26,9 @@ const SENTENCE: usize = 16;
 
 /// The verb of a description is looked for among this many first words, because a title may precede it.
 const VERB_WITHIN: usize = 6;
+
+/// The number of words after the first sentence that say what a tool means. What follows is explanation.
+const DETAILS_MEANT: usize = 40;
 
 /// The fields of a server.
 pub(super) const SERVER_FIELDS: usize = 4;
@@ -76,6 +80,8 @@ pub(super) struct Tool {
     pub(super) risk: u8,
     /// Equal for tools whose descriptions have the same letters.
     pub(super) text_hash: u64,
+    /// What the tool's text means.
+    pub(super) direction: Direction,
 }
 
 /// The part of a tool that every posting needs, kept close together in memory.
@@ -106,8 +112,8 @@ pub struct Index {
     stems: Stems,
     pub(super) terms: Vec<Term>,
     ids: HashMap<Box<str>, u32>,
-    /// Words in their written form, which saves the stemming of known words.
-    surface: HashMap<Box<str>, u32>,
+    /// Words in their written form, each with its term and its pieces, which saves the stemming of known words.
+    surface: HashMap<Box<str>, (u32, Pieces)>,
     grams: HashMap<u32, Vec<u32>>,
     pub(super) tools: Vec<Option<Tool>>,
     pub(super) shapes: Vec<Shape>,
@@ -156,6 +162,9 @@ impl Index {
         titles.sort_unstable();
         titles.dedup();
         self.count(&doc.description, ABOUT, &mut about);
+        let mut meant = Sum::default();
+        words(&doc.title, |word| meant.add(pieces(word.raw), i16::from(!word.whole)));
+        let titles = (titles, meant);
         let mut terms = Vec::new();
         let mut counts = Counts::new();
         for (position, tool) in (0..).zip(&doc.tools) {
@@ -181,7 +190,7 @@ impl Index {
             count: count(doc.tools.len()),
             lengths: about.lengths,
             terms: terms.into(),
-            title_terms: titles.into(),
+            title_terms: titles.0.into(),
         }));
     }
 
@@ -189,13 +198,14 @@ impl Index {
         &mut self,
         tool: &ToolDoc,
         (server, position): (u32, u32),
-        titles: &[u32],
+        titles: &(Vec<u32>, Sum),
         counts: &mut Counts<TOOL_FIELDS>,
         about: &mut Counts<SERVER_FIELDS>,
         terms: &mut Vec<u32>,
     ) {
         let number = count(self.tools.len());
-        let (name_terms, sentence) = self.read_tool(tool, titles, counts);
+        let mut sum = titles.1.clone();
+        let (name_terms, sentence) = self.read_tool(tool, &titles.0, counts, &mut sum);
         let deed = self.deed(tool, &name_terms, &sentence);
         counts.each(|term, found| {
             let entry = &mut self.terms[term as usize];
@@ -214,6 +224,10 @@ impl Index {
             *total += u64::from(length);
         }
         self.shapes.push(Shape { lengths, server });
+        if self.tools.len() == self.tools.capacity() {
+            // Tools are large, so twice as many places as are needed would be a waste.
+            self.tools.reserve_exact(64 + self.tools.len() / 8);
+        }
         self.tools.push(Some(Tool {
             name: tool.name.as_str().into(),
             server,
@@ -223,6 +237,7 @@ impl Index {
             deed,
             risk: risk(tool),
             text_hash: Seeded::default().hash_one(&tool.description),
+            direction: sum.direction(),
         }));
     }
 
@@ -290,31 +305,45 @@ impl Index {
         }
     }
 
-    /// Counts the words of one tool. Returns the terms of its name and of its first sentence, in order.
+    /// Counts the words of one tool and adds up what they mean. Returns the terms of its name and of its first sentence, in order.
     fn read_tool(
         &mut self,
         tool: &ToolDoc,
         titles: &[u32],
         counts: &mut Counts<TOOL_FIELDS>,
+        sum: &mut Sum,
     ) -> (Box<[u32]>, Box<[u32]>) {
         let mut sequence = Vec::new();
         words(&tool.name, |word| {
-            let term = self.term(word.raw);
+            let (term, pieces) = self.word(word.raw);
             counts.add(term, NAME, u32::from(!word.whole));
             if !word.whole {
+                sum.add(pieces, 2);
                 sequence.push(term);
             }
         });
         let (summary, details) = split_summary(&tool.description);
         let mut sentence = Vec::new();
         words(summary, |word| {
-            let term = self.term(word.raw);
+            let (term, pieces) = self.word(word.raw);
             counts.add(term, SUMMARY, u32::from(!word.whole));
-            if !word.whole && sentence.len() < SENTENCE {
+            if word.whole {
+                return;
+            }
+            sum.add(pieces, 2);
+            if sentence.len() < SENTENCE {
                 sentence.push(term);
             }
         });
-        self.count(details, DETAILS, counts);
+        let mut left = DETAILS_MEANT;
+        words(details, |word| {
+            let (term, pieces) = self.word(word.raw);
+            counts.add(term, DETAILS, u32::from(!word.whole));
+            if !word.whole && left > 0 {
+                sum.add(pieces, 1);
+                left -= 1;
+            }
+        });
         for param in &tool.params {
             self.count(&param.name, PARAM_NAMES, counts);
             self.count(&param.description, PARAM_TEXT, counts);
@@ -338,15 +367,15 @@ impl Index {
 
     fn count<const N: usize>(&mut self, text: &str, field: usize, counts: &mut Counts<N>) {
         words(text, |word| {
-            let term = self.term(word.raw);
+            let (term, _) = self.word(word.raw);
             counts.add(term, field, u32::from(!word.whole));
         });
     }
 
-    /// The term of a word, created if it is new.
-    fn term(&mut self, raw: &str) -> u32 {
-        if let Some(&id) = self.surface.get(raw) {
-            return id;
+    /// The term of a word, created if it is new, and the word's pieces.
+    fn word(&mut self, raw: &str) -> (u32, Pieces) {
+        if let Some(&known) = self.surface.get(raw) {
+            return known;
         }
         let mut folded = String::new();
         fold(raw, &mut folded);
@@ -370,8 +399,9 @@ impl Index {
                 id
             }
         };
-        self.surface.insert(raw.into(), id);
-        id
+        let known = (id, pieces(raw));
+        self.surface.insert(raw.into(), known);
+        known
     }
 
     /// The stem of a query word, whether or not any text has it.
@@ -425,7 +455,8 @@ impl Index {
         bytes += self.surface.keys().map(|word| word.len()).sum::<usize>();
         bytes +=
             self.grams.capacity() * 33 + self.grams.values().map(|list| 4 * list.capacity()).sum::<usize>();
-        bytes += self.tools.capacity() * (size_of::<Option<Tool>>() + size_of::<Shape>());
+        bytes += self.tools.capacity() * size_of::<Option<Tool>>();
+        bytes += self.shapes.capacity() * size_of::<Shape>();
         bytes += self
             .tools
             .iter()

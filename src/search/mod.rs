@@ -3,7 +3,7 @@
 //! `gateway/find.rs` keeps an [`Index`] for `find_tools` and the verb `search`. A query takes this path:
 //!
 //! ```text
-//! text → tokens (words, stems) → query (weighted terms, variants) → score (BM25F) → rank (order, hits)
+//! text → tokens (words, stems) → query (weighted terms, variants, meaning) → score (BM25F) → rank (order, hits)
 //! ```
 
 mod document;
@@ -14,6 +14,7 @@ mod query;
 mod rank;
 mod score;
 mod tokens;
+mod vectors;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::index::Index;
 use super::meaning::{self, Deed};
 use super::tokens::{Word, fold, grams, words};
+use super::vectors::{QuerySense, Sum, pieces};
 
 /// The weight of a grammar word in a short query, where it may tell tools apart. In a longer query the weight
 /// is 0.
@@ -49,6 +50,8 @@ pub(super) struct Query {
     pub(super) pairs: Vec<(usize, usize)>,
     /// The deed that a short query asks for, if it names one.
     pub(super) deed: Option<Deed>,
+    /// What the query means, as far as its words are known.
+    pub(super) sense: QuerySense,
     /// The query's letters and digits, folded.
     plain: String,
 }
@@ -63,6 +66,8 @@ pub(super) struct QueryTerm {
     pub(super) clauses: u64,
     /// Whether the word says what is sought; grammar and talk do not.
     pub(super) content: bool,
+    /// Whether the word is written by itself somewhere, not only as a part of an identifier.
+    pub(super) alone: bool,
     /// Terms of the index that stand for this one, each with how well it does. The term itself comes first.
     pub(super) variants: Vec<(u32, f32)>,
     /// Whether some tool or server has the term itself.
@@ -97,8 +102,10 @@ impl Query {
             sequence: Vec::new(),
             pairs: Vec::new(),
             deed: None,
+            sense: QuerySense::default(),
             plain: plain(text),
         };
+        let mut sums = vec![Sum::default(); query.clauses];
         let mut before = None;
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut counts: Vec<f32> = Vec::new();
@@ -118,7 +125,9 @@ impl Query {
             };
             let term = &mut query.terms[place];
             term.weight = term.weight.max(if word.part { PART * weight } else { weight });
-            term.clauses |= 1 << breaks.partition_point(|at| *at <= word.start).min(CLAUSES - 1);
+            let clause = breaks.partition_point(|at| *at <= word.start).min(CLAUSES - 1);
+            term.clauses |= 1 << clause;
+            term.alone |= !word.part;
             counts[place] += 1.0;
             if word.whole {
                 continue;
@@ -127,10 +136,12 @@ impl Query {
                 query.deed = query.deed.or_else(|| meaning::deed(&term.stem));
             }
             query.sequence.push(place);
+            sums[clause].add(pieces(word.raw), if *stop || *talk { 1 } else { 2 });
             if !stop {
                 query.pairs.extend(before.replace(place).map(|before| (before, place)));
             }
         }
+        query.sense = QuerySense::new(&sums);
         for (term, count) in query.terms.iter_mut().zip(counts) {
             term.weight *= count.powf(REPEATED);
             term.find_variants(index, grammar);
@@ -152,6 +163,7 @@ impl QueryTerm {
             weight: 0.0,
             clauses: 0,
             content,
+            alone: false,
             variants: Vec::new(),
             known: false,
             literal: 0,

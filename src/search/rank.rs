@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::document::DESTROYS;
 use super::index::{Index, Tool};
+use super::meaning::{self, Deed};
 use super::names::{NAME_WORDS, NameCover, Named};
 use super::query::{Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
@@ -35,9 +36,26 @@ const REACH: f32 = 0.25;
 const DEPTH: usize = 40;
 /// Scores that differ by less than this share of the best score count as equal.
 const TIE: f32 = 0.005;
-/// The share of a one-word query that the best tool must cover. A query of n words needs this share divided
-/// by the square root of n, because longer queries mention much that no tool covers.
-const FLOOR: f32 = 0.22;
+/// The weight of a tool's text that means what the query means.
+const MEANING: f32 = 1.4;
+/// The share of a short query that the best tool must cover.
+const FLOOR: f32 = 0.62;
+/// A query of n words needs no more than this share divided by n, because longer queries mention much that no
+/// tool covers.
+const FLOOR_OF_WORDS: f32 = 1.3;
+/// The share that a tool's text adds by meaning what the query means.
+const COVERED_BY_MEANING: f32 = 0.5;
+/// The part of the share that is left to a tool that removes where nothing is to be removed, or the reverse.
+const COVERED_WRONGLY: f32 = 0.4;
+/// The weight of a verb in what a query asks for. Tools often use another verb for the same action.
+const ASKED_BY_VERB: f32 = 0.2;
+/// How far a word that stands for another shows that the other was meant.
+const TRUST_INSTEAD: f32 = 0.7;
+/// The share of a one-word query that a server must cover whose tools are unknown. A query of n words needs this
+/// share divided by the square root of n.
+const UNKNOWN: f32 = 0.22;
+/// The share of the query that the best tools must cover for their subject to be known, where none of them fits.
+const NEAR: f32 = 0.35;
 /// The number of first tools among which that share is looked for.
 const LOOKED_AT: usize = 3;
 
@@ -63,6 +81,8 @@ pub struct Outcome {
     pub hits: Vec<Hit>,
     /// The keys of servers that match by their description and whose tools are unknown, best first.
     pub servers: Vec<String>,
+    /// If there are no hits: the key of the server that the query is about, although it has no such tool.
+    pub near: Option<String>,
     /// The share of the query, 0 to 1, that the best tools cover. Below a floor there are no hits.
     pub coverage: f32,
 }
@@ -79,7 +99,12 @@ impl Index {
         let asked = query.terms.iter().map(|term| (term.asked(self), term.trust())).collect();
         let ranking = Ranking { index: self, query: &query, evidence: &evidence, asked };
         let (hits, coverage) = ranking.tools(limit);
-        Outcome { hits, servers: ranking.servers(), coverage }
+        let key = |number| self.server(number).key.to_string();
+        let servers: Vec<String> = ranking.unknown_servers().map(key).collect();
+        // A server whose tools are unknown may have what is sought, so nothing is missing yet.
+        let missing = hits.is_empty() && servers.is_empty() && coverage >= NEAR;
+        let near = if missing { ranking.near().map(key) } else { None };
+        Outcome { hits, servers, near, coverage }
     }
 }
 
@@ -166,7 +191,7 @@ impl Ranking<'_> {
     /// The evidence for or against a tool apart from its words. A value of 1 weighs as much as the best
     /// words.
     fn beside(&self, number: u32, tool: &Tool, names: &NameCover<'_>) -> f32 {
-        let mut sum = PHRASE * self.query.pairs_in(tool);
+        let mut sum = PHRASE * self.query.pairs_in(tool) + MEANING * self.likeness(number);
         if self.evidence.in_name[number as usize] {
             sum += NAME_COVERED * names.share(tool);
         }
@@ -176,6 +201,11 @@ impl Ranking<'_> {
             _ => {}
         }
         sum
+    }
+
+    /// How far the tool's text means what the query means.
+    fn likeness(&self, number: u32) -> f32 {
+        self.query.sense.likeness(&self.index.tool(number).direction)
     }
 
     /// Whether the query may name this tool: it is short enough for a part of a name, as long as this name,
@@ -256,17 +286,30 @@ impl Ranking<'_> {
         let had = |candidate: &Candidate| {
             let terms = self.asked.iter().zip(self.evidence.tools());
             let found = terms.filter(|(_, tools)| own(tools, candidate.number) > 0.0);
-            found.map(|((asked, trust), _)| asked * trust).sum::<f32>() / all.max(f32::MIN_POSITIVE)
+            let share =
+                found.map(|((asked, trust), _)| asked * trust).sum::<f32>() / all.max(f32::MIN_POSITIVE);
+            let share = share + COVERED_BY_MEANING * self.likeness(candidate.number).max(0.0);
+            // Other deeds go by many names (`add two numbers`), but removing is never meant by chance.
+            let removes = |deed: Option<Deed>| deed.map(|deed| deed == Deed::Remove);
+            let (wanted, done) = (removes(self.query.deed), removes(self.index.tool(candidate.number).deed));
+            let wrong = wanted.zip(done).is_some_and(|(wanted, done)| wanted != done);
+            if wrong { COVERED_WRONGLY * share } else { share }
         };
         let first = candidates.iter().take(LOOKED_AT);
         first
             .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) })
             .fold(0.0, f32::max)
+            .min(1.0)
     }
 
+    /// The number of words that say what is sought. An identifier is one word.
+    fn words(&self) -> f32 {
+        self.query.terms.iter().filter(|term| term.content && term.alone).count().max(1) as f32
+    }
+
+    /// The share of the query that the best tools must cover.
     fn floor(&self) -> f32 {
-        let words = self.query.terms.iter().filter(|term| term.content).count();
-        FLOOR / (words.max(1) as f32).sqrt()
+        FLOOR.min(FLOOR_OF_WORDS / self.words())
     }
 
     /// Repeatedly takes the tool that adds most to what the tools taken so far cover.
@@ -349,42 +392,71 @@ impl Ranking<'_> {
         terms.any(|(term, tools)| term.content && own(tools, number) > 0.0)
     }
 
-    /// The matching servers whose tools are unknown, since no tool can represent them.
-    fn servers(&self) -> Vec<String> {
-        let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
+    /// The matching servers whose tools are unknown, best first, since no tool can represent them.
+    fn unknown_servers(&self) -> impl Iterator<Item = u32> {
         let all: f32 = self.asked.iter().map(|asked| asked.0).sum();
-        for ((asked, trust), given) in self.asked.iter().zip(self.evidence.servers()) {
+        let least = UNKNOWN / self.words().sqrt() * all;
+        let fits =
+            move |server: &Covering| server.asked >= least && self.index.server(server.number).count == 0;
+        self.servers(|_| true).into_iter().filter(fits).map(|server| server.number)
+    }
+
+    /// The server that has most of what the query is about, whatever is to be done with it.
+    fn near(&self) -> Option<u32> {
+        let things = self.servers(|term| meaning::deed(&term.stem).is_none());
+        let mut numbers = things.into_iter().map(|server| server.number);
+        numbers.find(|number| self.index.server(*number).count > 0)
+    }
+
+    /// The servers whose text, or that of their tools, has one of these terms, best first.
+    fn servers(&self, counts: impl Fn(&QueryTerm) -> bool) -> Vec<Covering> {
+        let mut scores = vec![(0.0, 0.0); self.index.servers.len()];
+        let terms = self.query.terms.iter().zip(&self.asked).zip(self.evidence.servers());
+        for ((_, (asked, trust)), given) in terms.filter(|((term, _), _)| counts(term)) {
             for &(server, value) in given {
                 let score = &mut scores[server as usize];
                 *score = (score.0 + value, score.1 + asked * trust);
             }
         }
-        let fits = |(number, (score, had)): &(u32, (f32, f32))| {
-            *score > 0.0 && *had > 0.0 && *had >= self.floor() * all && self.index.server(*number).count == 0
-        };
-        let mut found: Vec<(u32, (f32, f32))> = (0..).zip(scores).filter(fits).collect();
-        let place = |number| self.index.place(number);
-        found.sort_unstable_by(|a, b| b.1.0.total_cmp(&a.1.0).then_with(|| place(a.0).cmp(&place(b.0))));
-        found.into_iter().map(|(number, _)| self.index.server(number).key.to_string()).collect()
+        let found = (0..).zip(scores).map(|(number, (score, asked))| Covering { number, score, asked });
+        let mut found: Vec<_> = found.filter(|server| server.score > 0.0 && server.asked > 0.0).collect();
+        let place = |server: &Covering| self.index.place(server.number);
+        found.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then_with(|| place(a).cmp(&place(b))));
+        found
     }
 }
 
+/// A server that has terms of the query.
+struct Covering {
+    number: u32,
+    score: f32,
+    /// How much these terms ask for.
+    asked: f32,
+}
+
 impl QueryTerm {
-    /// How much the term asks for: more for a rarer term, most for one that no tool has, nothing for grammar
-    /// and talk.
+    /// How much the term asks for: more for a rarer term, most for one that no tool has, little for a verb,
+    /// nothing for grammar and talk.
     fn asked(&self, index: &Index) -> f32 {
         if !self.content {
             return 0.0;
         }
         let own = self.variants.first().filter(|_| self.known);
-        self.weight * rarity(own.map_or(0, |own| index.terms[own.0 as usize].tools.len()), index.live_tools)
+        let having = own.map(|own| index.terms[own.0 as usize].tools.len());
+        match meaning::deed(&self.stem) {
+            Some(_) => {
+                let having = having.unwrap_or(index.live_tools as usize);
+                ASKED_BY_VERB * self.weight * rarity(having, index.live_tools)
+            }
+            None => self.weight * rarity(having.unwrap_or(0), index.live_tools),
+        }
     }
 
     /// How far a match shows that the term was meant: less if the word had to be repaired or replaced.
     fn trust(&self) -> f32 {
         let (repaired, instead) = self.variants.split_at(self.literal);
         let repaired = repaired.iter().map(|variant| variant.1.powi(3));
-        repaired.chain(instead.iter().map(|variant| variant.1)).fold(0.0, f32::max)
+        repaired.chain(instead.iter().map(|variant| TRUST_INSTEAD * variant.1)).fold(0.0, f32::max)
     }
 }
 

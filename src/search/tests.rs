@@ -167,6 +167,37 @@ fn says_nothing_when_nothing_fits() {
 }
 
 #[test]
+fn a_near_miss_names_the_server() {
+    let mut index = index(&office());
+    for (query, near) in [
+        ("encrypt a file", Some("files")),
+        ("transcode a file", Some("files")),
+        ("saxophone recital in Antarctica", None),
+        ("read a file", None),
+    ] {
+        let found = index.search(query, 5);
+        assert_eq!(found.near.as_deref(), near, "{query}: {found:?}");
+        assert_eq!(found.hits.is_empty(), query != "read a file", "{query}: {found:?}");
+    }
+    // A server whose tools are unknown may have the tool, so nothing is missing yet.
+    index.set_server("vault", &server(9, "Vault", "Encrypt a file or a message", &[]));
+    let found = index.search("encrypt a file", 5);
+    assert_eq!((found.near, found.servers), (None, vec!["vault".to_owned()]));
+}
+
+#[test]
+fn what_is_meant_is_found_in_other_words() {
+    let mut index = Index::new();
+    let tools = [
+        ("wind_clock", "Set the time of a clock in a house."),
+        ("snap", "Photograph a house."),
+        ("sell", "Sell a house."),
+    ];
+    index.set_server("one", &server(0, "", "", &tools));
+    assert_eq!(names(&index, "camera picture of a house")[0], "snap");
+}
+
+#[test]
 fn grammar_alone_finds_texts_that_have_it() {
     let mut index = index(&office());
     index.set_server("me", &server(9, "", "", &[("whoami", "Who am I?"), ("spin_wheel", "Spin it.")]));

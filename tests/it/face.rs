@@ -236,7 +236,14 @@ fn meta_tools_say_what_they_are() {
                 ("workbench_use_tool", &Value::Null, &always),
             ],
         ),
-        (&mut toolman, &[("toolman_activate", &opens, &always), ("toolman_find", &looks, &always)]),
+        (
+            &mut toolman,
+            &[
+                ("toolman_activate", &opens, &always),
+                ("toolman_find", &looks, &always),
+                ("toolman_describe", &looks, &always),
+            ],
+        ),
     ] {
         let list = gateway.request("tools/list", "{}").result();
         for (tool, (name, annotations, meta)) in

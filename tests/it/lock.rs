@@ -130,6 +130,11 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
     let mut seen = Vec::new();
     let mut note = |what: &str, message: &Message| seen.push((what.to_owned(), message.raw.clone()));
     if !toolman {
+        // A closed toolbox is described as it is remembered.
+        let closed = ["read_file", "write_file", "read_poisn", "zzz"]
+            .map(|tool| json!({"toolbox": "dev", "server": "files", "tool": tool}));
+        let describe = json!({"name": "describe_tools", "arguments": {"tools": closed}});
+        note("describing what is closed", &ask("tools/call", describe));
         for call in [
             json!({"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}),
             json!({"name": "workbench_open_toolbox", "arguments": {"toolbox_name": "dev"}}),
@@ -171,6 +176,9 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
                     json!({"query": "write a file"}),
                     json!({"query": "read file"}),
                 ]
+            }
+            "toolman_describe" => {
+                vec![json!({"names": ["files_write_file", "files_read_file", "files_read_poisn", "zzz"]})]
             }
             "read_result" | "toolman_read_result" => vec![json!({"id": "r0000000000000000"})],
             "toolman_activate" => {

@@ -215,7 +215,7 @@ fn models_find_and_use_without_opening() {
         let place = known(config.clone());
         let (mut client, host) = client(era, over_http, place.lab, &config);
         let before = client.request("tools/list", "{}");
-        assert_eq!(before.names("tools"), ["open_toolbox", "use_tool", "find_tools"]);
+        assert_eq!(before.names("tools"), ["open_toolbox", "use_tool", "find_tools", "describe_tools"]);
         for (query, first) in COMPLAINTS {
             let answer = client.call("find_tools", json!({"query": query}));
             let names = found(&answer);
@@ -257,6 +257,229 @@ fn models_find_and_use_without_opening() {
 
 fn starts_of(client: &mut Client) -> [usize; 4] {
     starts(&client.gateway().lab)
+}
+
+/// Tools that a query for `report` finds, the first of them first; the second is longer than an entry may be.
+fn reports() -> Vec<String> {
+    let report = |name: &str, about: &str| {
+        json!({"name": name, "description": about, "inputSchema": {
+            "type": "object", "properties": {"month": {"type": "integer"}, "of": {"enum": ["sales", "stock"]}},
+            "required": ["month"]}})
+    };
+    let mut tools = vec![report("report", "Report. All of it.")];
+    tools.push(report("report_long", &format!("Report at length. {}", "Very long. ".repeat(800))));
+    tools.extend((3..8).map(|n| report(&format!("report_{n}"), &format!("Report number {n}. And more."))));
+    tools.iter().map(Value::to_string).collect()
+}
+
+fn reporting(mode: &str) -> Value {
+    let tools = reports();
+    let flags: Vec<&str> = tools.iter().flat_map(|tool| ["--tool", tool.as_str()]).collect();
+    let mut config = dev(mode, json!({"a": fake_with("--count @dir/a", &flags)}));
+    config["search"] = json!(true);
+    config
+}
+
+const SIGNATURE: &str = "(month: integer, of?: \"sales\"|\"stock\")";
+
+#[test]
+fn the_first_three_tools_are_whole_and_describe_tools_gives_the_rest_without_opening() {
+    for mode in ["dynamic", "proxy"] {
+        for (era, over_http) in
+            [(Era::Legacy, false), (Era::Modern, false), (Era::Legacy, true), (Era::Modern, true)]
+        {
+            let config = reporting(mode);
+            let (mut client, host) = client(era, over_http, known(config.clone()).lab, &config);
+            let answer = client.call("find_tools", json!({"query": "report", "limit": 7})).json();
+            let tools = answer["tools"].as_array().expect("a list").clone();
+            let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
+            assert_eq!((names.len(), names[0]), (7, "report"), "{names:?}");
+            for (place, tool) in tools.iter().enumerate() {
+                let whole = place < 3 && tool["name"] != "report_long";
+                assert_eq!(tool["inputSchema"].is_object(), whole, "{mode} {era:?}: {tool}");
+                let about = tool["description"].as_str().expect("a text");
+                let place = [&tool["toolbox_name"], &tool["source_server"]];
+                assert_eq!(place, ["dev", "a"], "{tool}");
+                if !whole {
+                    assert_eq!(
+                        (&tool["signature"], about.matches('.').count()),
+                        (&json!(SIGNATURE), 1),
+                        "{tool}"
+                    );
+                    assert_eq!(tool.as_object().map(serde_json::Map::len), Some(5), "{tool}");
+                }
+            }
+            let wanted = |tool: &str| json!({"toolbox": "dev", "server": "a", "tool": tool});
+            let described = client
+                .call(
+                    "describe_tools",
+                    json!({"tools": [wanted("report_7"), wanted("report_long"), wanted("report")]}),
+                )
+                .json();
+            assert_eq!(described["_errors"], Value::Null);
+            assert_eq!(described["tools"][2], tools[0], "as in proxy mode");
+            let sizes = [0, 1].map(|at| described["tools"][at]["description"].as_str().map_or(0, str::len));
+            assert_eq!(sizes, ["Report number 7. And more.".len(), "Report at length. ".len() + 11 * 800]);
+            assert_eq!(described["tools"][0]["inputSchema"]["required"], json!(["month"]));
+            let lab =
+                host.as_ref().map_or_else(|| client.gateway().lab.starts("a"), |host| host.lab.starts("a"));
+            assert_eq!(lab, 1, "nothing was started");
+            if !over_http {
+                client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+                let open = client.call("describe_tools", json!({"tools": [wanted("report_7")]})).json();
+                assert_eq!(open["tools"][0], described["tools"][0], "open or not");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_found_fits_what_the_client_takes() {
+    let mut config = reporting("proxy");
+    config["openLimit"] = json!(1200);
+    let (mut client, _) = client(Era::Legacy, false, known(config.clone()).lab, &config);
+    let text = client.call("find_tools", json!({"query": "report", "limit": 7})).text();
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(text.len() <= 1200, "{}", text.len());
+    assert_eq!(
+        (&answer["brief"], answer["tools"].as_array().map(Vec::len)),
+        (&json!(true), Some(7)),
+        "{text}"
+    );
+    assert_eq!(answer["hint"], "describe_tools gives the whole definitions of the tools that you name.");
+}
+
+#[test]
+fn what_cannot_be_described_of_a_closed_toolbox_is_said_in_the_same_words() {
+    let mut config = reporting("proxy");
+    config["toolboxes"]["dev"]["mcpServers"]["a"]["toolFilters"] = json!(["report", "report_3"]);
+    config["toolboxes"]["other"] = json!({"mcpServers": {"new": fake("--tools 1 --count @dir/new")}});
+    let place = known(config.clone());
+    let store = place.lab.dir.join("xdg-cache/mcp-workbench/definitions");
+    let is_of_new =
+        |path: &std::path::Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains("Does tool-1"));
+    for file in
+        std::fs::read_dir(store).expect("it was made").flatten().filter(|file| is_of_new(&file.path()))
+    {
+        std::fs::remove_file(file.path()).expect("it is ours");
+    }
+    let (mut client, _) = client(Era::Legacy, false, place.lab, &config);
+    let address =
+        |[toolbox, server, tool]: [&str; 3]| json!({"toolbox": toolbox, "server": server, "tool": tool});
+    let wanted = [
+        ["dev", "a", "report_3"],
+        ["dev", "a", "report_4"],
+        ["dev", "b", "report"],
+        ["other", "new", "tool-1"],
+        ["none", "a", "report"],
+    ];
+    let described = client.call("describe_tools", json!({"tools": wanted.map(address)})).json();
+    assert_eq!(described["tools"].as_array().map(Vec::len), Some(1), "{described}");
+    assert_eq!(described["tools"][0]["name"], "report_3");
+    assert_eq!(
+        described["_errors"],
+        json!([
+            "dev/a/report_4 does not exist: server 'a' in toolbox 'dev' has no tool 'report_4'. Nearest names: report, report_3",
+            "dev/b/report does not exist: toolbox 'dev' has no server 'b'. Its servers: a",
+            "Toolbox 'other' is not open, so other/new/tool-1 cannot be called. Open it first: open_toolbox {\"toolbox_name\": \"other\"}",
+            "Toolbox 'none' not found in configuration, so none/a/report cannot be called\nConfigured toolboxes: dev, other",
+        ])
+    );
+    assert_eq!([client.gateway().lab.starts("a"), client.gateway().lab.starts("new")], [1, 1]);
+    // Once the toolbox is open, the words are the same.
+    client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    let again = client.call("describe_tools", json!({"tools": wanted.map(address)})).json();
+    assert_eq!(again, described);
+}
+
+#[test]
+fn a_near_miss_names_the_server() {
+    let config = office("proxy");
+    let place = known(config.clone());
+    let nothing =
+        "nothing fits `encrypt a file`; the server home/files comes nearest, but it has no such tool\n";
+    place.check(&["search", "encrypt a file"], 0, "", nothing);
+    let (mut client, _) = client(Era::Legacy, false, place.lab, &config);
+    let answer = client.call("find_tools", json!({"query": "encrypt a file"})).json();
+    assert_eq!((&answer["tools"], &answer["toolboxes"]), (&json!([]), &json!([])), "{answer}");
+    assert_eq!(
+        answer["hint"],
+        "No tool does this. Server 'files' in toolbox 'home' comes nearest, but it has no such tool."
+    );
+    assert_eq!(answer["servers"][1]["servers"], json!(["files", "weather"]));
+    let answer = Gateway::toolman(toolman()).call("toolman_find", json!({"query": "encrypt a file"})).json();
+    assert_eq!(
+        answer["result"]["message"],
+        "Nothing fits. Server 'files' comes nearest, but it has no such tool; `servers` lists the servers there are."
+    );
+}
+
+#[test]
+fn toolman_shows_three_whole_and_describes_by_exposed_names() {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let tools: Vec<_> = reports().iter().map(|tool| format!("--tool \"{}\"", quoted(tool))).collect();
+    let config = format!(
+        "search = true\n{}",
+        server("a", &format!("{} --resources 1 --templates 1", tools.join(" ")), "")
+    );
+    for era in [Era::Legacy, Era::Modern] {
+        let gateway = Gateway::spawn_toolman(Lab::new(), config.clone(), |_| ());
+        let mut client = Client::pipe(era, gateway, CAN_ALL);
+        let found = client.call("toolman_find", json!({"query": "report", "limit": 7})).json();
+        let tools = found["result"]["tools"].as_array().expect("a list").clone();
+        assert_eq!((tools.len(), &tools[0]["name"]), (7, &json!("a_report")), "{found}");
+        for (place, tool) in tools.iter().enumerate() {
+            let whole = place < 3 && tool["name"] != "a_report_long";
+            assert_eq!(tool["inputSchema"].is_object(), whole, "{era:?}: {tool}");
+            if !whole {
+                assert_eq!(tool["signature"], SIGNATURE, "{tool}");
+                assert_eq!(tool.as_object().map(serde_json::Map::len), Some(3), "{tool}");
+            }
+        }
+        let names = json!([
+            "a_report_7",
+            "a_fake://resource/1",
+            "a_report",
+            "a_fake://item/1/{id}",
+            "a_reprot",
+            "a_x://"
+        ]);
+        let answer = client.call("toolman_describe", json!({"names": names}));
+        let described = answer.json();
+        assert_eq!(answer.result()["structuredContent"], described);
+        assert_eq!((&described["success"], &described["error"]), (&json!(true), &Value::Null), "{described}");
+        let result = &described["result"];
+        assert_eq!(result["tools"][0]["name"], "a_report_7", "in the order asked: {result}");
+        assert_eq!(result["tools"][0]["inputSchema"]["required"], json!(["month"]));
+        assert_eq!(result["tools"][1], tools[0]);
+        assert_eq!(result["resources"][0]["uri"], "a_fake://resource/1");
+        assert_eq!(result["resourceTemplates"][0]["uriTemplate"], "a_fake://item/1/{id}");
+        let errors = result["_errors"].as_array().expect("a list");
+        assert!(
+            errors[0]
+                .as_str()
+                .is_some_and(|text| text.starts_with("There is no tool 'a_reprot'. Did you mean"))
+        );
+        assert!(errors[1].as_str().is_some_and(|text| text.starts_with("There is no resource 'a_x://'.")));
+        let wrong = "Invalid parameters: names must be a list of 1 to 20 strings";
+        for (arguments, expected) in [
+            (json!({"names": []}), wrong),
+            (json!({"names": vec!["a_report"; 21]}), wrong),
+            (json!({"names": "a_report"}), wrong),
+            (json!({"names": [1]}), wrong),
+            (json!({}), wrong),
+            (json!({"tools": []}), "Invalid parameters: Unrecognized key: 'tools' Did you mean `names`?"),
+        ] {
+            let refused = client.call("toolman_describe", arguments);
+            assert!(refused.is_error());
+            let refused: Value = serde_json::from_str(&refused.text_block(0)).expect("JSON");
+            assert_eq!(refused["error"], expected);
+        }
+        let all_wrong = client.call("toolman_describe", json!({"names": ["a_reprot"]}));
+        assert!(all_wrong.is_error(), "that is all");
+        let twenty = client.call("toolman_describe", json!({"names": vec!["a_report"; 20]})).json();
+        assert_eq!(twenty["result"]["tools"].as_array().map(Vec::len), Some(20));
+    }
 }
 
 #[test]
@@ -314,7 +537,7 @@ fn registered_names_open_their_toolbox() {
     assert_eq!(altered.len(), 24, "{altered}");
     let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
     gateway.initialize(VERSION);
-    assert_eq!(gateway.tools(), ["open_toolbox", "find_tools"]);
+    assert_eq!(gateway.tools(), ["open_toolbox", "find_tools", "describe_tools"]);
     assert_eq!(gateway.call(&altered, r#"{"q":"x"}"#).json()["arguments"], json!({"q": "x"}));
     assert_eq!(gateway.count(TOOLS_CHANGED), 1);
     assert!(gateway.tools().contains(&altered));
@@ -369,7 +592,7 @@ fn the_classic_contract_has_it_too() {
     let place = known(config.clone());
     let mut gateway = Gateway::spawn_with(place.lab, &config, |_| ());
     gateway.initialize(VERSION);
-    assert_eq!(gateway.tools().last().map(String::as_str), Some("find_tools"));
+    assert!(gateway.tools().ends_with(&["find_tools".to_owned(), "describe_tools".to_owned()]));
     assert_eq!(
         found(&gateway.call("find_tools", json!({"query": "find symbol"})))[0],
         "code/serena/find_symbol"
@@ -577,7 +800,10 @@ fn toolman_finds_what_is_active_and_what_is_not() {
         let gateway = Gateway::spawn_toolman(Lab::new(), toolman(), |_| ());
         let mut client = Client::pipe(era, gateway, CAN_ALL);
         let list = client.request("tools/list", "{}");
-        assert_eq!(list.names("tools")[..3], ["toolman_activate", "toolman_find", "github_list_issues"]);
+        assert_eq!(
+            list.names("tools")[..4],
+            ["toolman_activate", "toolman_find", "toolman_describe", "github_list_issues"]
+        );
         let description = list.result()["tools"][1]["description"].as_str().expect("a text").to_owned();
         assert!(description.contains("platform + capability"), "{description}");
         assert!(description.contains("\n- github\n- files\n"), "{description}");
@@ -623,9 +849,13 @@ fn toolman_finds_what_is_active_and_what_is_not() {
 fn toolman_finds_nothing_unless_it_is_told() {
     let config = toolman().replace("search = true", "search = false");
     let mut gateway = Gateway::toolman(config);
-    assert!(!gateway.tools().contains(&"toolman_find".to_owned()));
-    let failure = gateway.call("toolman_find", json!({"query": "x"})).failure();
-    assert!(failure.contains("There is no tool 'toolman_find'"), "{failure}");
+    for (own, arguments) in
+        [("toolman_find", json!({"query": "x"})), ("toolman_describe", json!({"names": ["x"]}))]
+    {
+        assert!(!gateway.tools().contains(&own.to_owned()));
+        let failure = gateway.call(own, arguments).failure();
+        assert!(failure.contains(&format!("There is no tool '{own}'")), "{failure}");
+    }
     let host = Host::toolman(toolman());
     for era in [Era::Legacy, Era::Modern] {
         let found = host.client(era).call("toolman_find", json!({"query": "create issue"})).json();
@@ -715,15 +945,26 @@ fn short_queries_find_the_tools_of_the_official_servers() {
         lost += usize::from(names.is_empty());
     }
     let none = queries("nothing.txt");
-    let silent = none.iter().filter(|(query, _)| found(&find(query)).is_empty()).count();
+    let (near, far): (Vec<_>, Vec<_>) = none.into_iter().partition(|(_, servers)| !servers.is_empty());
+    let mut silent = |queries: &[(String, Vec<String>)]| {
+        let answers = queries.iter().map(|(query, servers)| (find(query), servers));
+        let silent: Vec<_> = answers.filter(|(answer, _)| found(answer).is_empty()).collect();
+        for (hint, servers) in silent.iter().map(|(answer, servers)| (answer.json()["hint"].clone(), servers))
+        {
+            let names = |server: &String| hint.as_str().is_some_and(|hint| hint.contains(&server[4..]));
+            assert!(hint.is_null() || servers.is_empty() || servers.iter().any(names), "{hint} {servers:?}");
+        }
+        silent.len()
+    };
     let share = |part: usize, whole: usize| 100 * part / whole.max(1);
-    // Percents: first, among five, lost, silent.
+    // Percents: first, among five, lost, silent where no server has the like, silent at near misses.
     let figures = [
         share(first, good.len()),
         share(among, good.len()),
         share(lost, good.len()),
-        share(silent, none.len()),
+        share(silent(&far), far.len()),
+        share(silent(&near), near.len()),
     ];
-    let [first, among, lost, silent] = figures;
-    assert!(first >= 78 && among >= 93 && lost <= 2 && silent >= 34, "{figures:?}");
+    let [first, among, lost, far, near] = figures;
+    assert!(first >= 80 && among >= 91 && lost <= 5 && far >= 88 && near >= 30, "{figures:?}");
 }

@@ -154,6 +154,34 @@ fn describe_rename_enable_disable_and_remove() {
 }
 
 #[test]
+fn a_server_that_needs_a_variable_which_is_not_set_is_not_enabled() {
+    let config = r#"{
+  "toolboxes": {
+    "web": {
+      "mcpServers": {
+        "one": { "command": "one", "args": ["${NOWHERE_SET}"] },
+        "two": { "command": "two", "args": ["${NOWHERE_SET}"], "disabled": true }
+      }
+    }
+  }
+}
+"#;
+    let home = with(config);
+    let finished = home.run(&["enable", "two", "--yes"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    for part in ["web.mcpServers.two.args[0]", "NOWHERE_SET", "would not be valid after this change"] {
+        assert!(finished.stderr.contains(part), "{part}: {finished:?}");
+    }
+    assert!(!finished.stderr.contains("mcpServers.one"), "{finished:?}");
+    assert_eq!(text(&home.config()), config);
+    // What the file lacked before is no reason to refuse another change.
+    assert_eq!(home.run(&["describe", "web", "Pages", "--yes"]).code, Some(0));
+    // A file in which such servers are left out may have any number of them.
+    let home = with(&config.replacen("{\n", "{\n  \"onMissingVariable\": \"skip\",\n", 1));
+    assert_eq!(home.run(&["enable", "two", "--yes"]).code, Some(0));
+}
+
+#[test]
 fn a_change_that_check_would_refuse_is_not_written() {
     for (args, parts) in [
         // Tokens name these toolboxes.

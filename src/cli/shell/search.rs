@@ -39,7 +39,7 @@ impl Run {
         }
         if found.is_empty() {
             if status == 0 && !self.manner.quiet {
-                let nothing = self.screen.text(&self.nothing(catalog, query));
+                let nothing = self.screen.text(&self.nothing(catalog, query, findings.near));
                 let _ = writeln!(io::stderr(), "{}", self.manner.message(&nothing));
             }
             return Said { text: String::new(), status };
@@ -84,12 +84,16 @@ impl Run {
             .collect()
     }
 
-    /// The text when nothing fits: it says what there is.
-    fn nothing(&self, catalog: &Catalog, query: &str) -> String {
+    /// The text when nothing fits: it says what there is, and which server comes near.
+    fn nothing(&self, catalog: &Catalog, query: &str, near: Option<usize>) -> String {
         let servers: Vec<_> = catalog.servers.iter().map(|known| known.upstream.to_string()).collect();
-        match &servers[..] {
-            [] => format!("nothing fits `{query}`; there are no servers"),
-            servers => format!("nothing fits `{query}`; the servers are {}", servers.join(", ")),
+        match (&servers[..], near) {
+            ([], _) => format!("nothing fits `{query}`; there are no servers"),
+            (servers, None) => format!("nothing fits `{query}`; the servers are {}", servers.join(", ")),
+            (servers, Some(near)) => {
+                let near = &servers[near];
+                format!("nothing fits `{query}`; the server {near} comes nearest, but it has no such tool")
+            }
         }
     }
 }

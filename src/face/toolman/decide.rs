@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ACTIVATE, CALL, CATALOG, Change, FIND, READ, Switches, Toolman, called, new_key, tool_result};
+use super::{
+    ACTIVATE, CALL, CATALOG, Change, DESCRIBE, FIND, READ, Switches, Toolman, called, described_names,
+    new_key, tool_result,
+};
 use crate::catalog::Kind;
 use crate::config::{Common, Isolation, NamespacedServer, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
@@ -14,8 +17,8 @@ use crate::face::find::Query;
 use crate::face::reach::{closest_template, own_uri, page_owner, several_called, several_pages, spellings};
 use crate::face::reading::{self, is_on};
 use crate::face::{
-    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
-    ToolCall, Viewer, WantedUri, Wording,
+    CallFailure, Declared, Face, Found, Opening, Part, Remembered, SearchResult, Searched, Step, ToolCall,
+    Viewer, WantedUri, Wording,
 };
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
@@ -100,7 +103,7 @@ impl Face for Toolman {
 
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.look());
-        let first = if self.config.search { format!("{activate},{}", self.find_tool()) } else { activate };
+        let first = if self.config.search { format!("{activate},{}", self.search_tools()) } else { activate };
         let call = keeps_its_list(viewer).then(|| self.call_tool());
         let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
         [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]
@@ -129,6 +132,13 @@ impl Face for Toolman {
                 true => Query::read(call.arguments).map(Step::Find).map_err(|wrong| wrong.join(" ")),
                 false => Ok(Step::Wait),
             },
+            DESCRIBE if self.config.search => match viewer.settled {
+                true => described_names(call.arguments).map_err(|wrong| wrong.join(" ")).and_then(|names| {
+                    let described = self.described(view, viewer.look(), &names);
+                    described.map(|result| Step::result(tool_result(Ok(&result))))
+                }),
+                false => Ok(Step::Wait),
+            },
             READ => reading::request(call.arguments).map(Step::Read).map_err(|wrong| wrong.join(" ")),
             CALL => called(call.arguments)
                 .and_then(|(inner, given)| self.call_exposed(view, viewer, &inner, Some(given))),
@@ -150,15 +160,8 @@ impl Face for Toolman {
         tool_result(Ok(&result))
     }
 
-    fn found(
-        &self,
-        view: &View,
-        viewer: &Viewer<'_>,
-        query: &str,
-        things: &[FoundThing<'_>],
-        _unknown: &[ServerPlace],
-    ) -> String {
-        tool_result(Ok(&self.found_things(view, viewer.look(), query, things)))
+    fn found(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
+        tool_result(Ok(&self.found_things(view, viewer, search)))
     }
 
     fn reader(&self) -> &'static str {

@@ -8,15 +8,18 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::arguments::{Arguments, Blocks, invalid};
+use super::brief::{Answer, Entry as Brief, brief_resource};
 use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
-use super::{FoundThing, Viewer, find, name_limits, reading};
+use super::{SearchResult, Viewer, find, name_limits, reading};
 use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
 use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
 use crate::json::{Node, Scanner, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::Refusal;
 use crate::text::{listed, one_line};
@@ -27,6 +30,8 @@ pub const ACTIVATE: &str = "toolman_activate";
 pub const CALL: &str = "toolman_call";
 /// The search tool, offered where search is on.
 pub const FIND: &str = "toolman_find";
+/// The tool that gives the definitions of what a search showed in brief, offered where search is on.
+pub const DESCRIBE: &str = "toolman_describe";
 /// The tool that reads results that were too long.
 pub const READ: &str = "toolman_read_result";
 /// The resource that holds the catalog.
@@ -41,6 +46,8 @@ const STRICT_SEPARATOR: &str = "+";
 const DESCRIPTION: usize = 132;
 /// The most bytes of a description that clients show.
 const DESCRIPTION_LIMIT: usize = 2048;
+/// The most names that one call of `toolman_describe` may give.
+const MOST_DESCRIBED: usize = 20;
 /// How many similar names are shown for an unknown one.
 const SIMILAR: usize = 3;
 
@@ -112,7 +119,8 @@ impl Toolman {
     fn find_tool(&self) -> String {
         let head = format!(
             "Find tools and resources by what they do, active or not. Ask for platform + capability in a few words. The answer \
-             holds the best with their schemas; what is not active is switched on with {ACTIVATE} first. Nothing found means \
+             holds the best, the first three tools with their schemas, the others in brief ({DESCRIBE} gives their schemas); \
+             what is not active is switched on with {ACTIVATE} first. Nothing found means \
              that nothing fits; other words for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\n\
              Servers:\n"
         );
@@ -132,25 +140,109 @@ impl Toolman {
             .definition()
     }
 
-    /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
-    /// servers there are.
-    fn found_things(&self, view: &View, look: Look, query: &str, things: &[FoundThing<'_>]) -> String {
+    /// The definitions of the tools that are offered where search is on.
+    fn search_tools(&self) -> String {
+        format!("{},{}", self.find_tool(), self.describe_tool())
+    }
+
+    /// The definition of `toolman_describe`.
+    fn describe_tool(&self) -> String {
+        let description = format!(
+            "Show the whole definitions of tools and resources, active or not, where {FIND} showed them in brief. Example: \
+             {{\"names\": [\"github_create_issue\"]}}"
+        );
+        let input_schema = format!(
+            "{{\"type\":\"object\",\"properties\":{{\"names\":{{\"type\":\"array\",\"items\":{{\"type\":\"string\",\"minLength\":1}},\
+             \"minItems\":1,\"maxItems\":{MOST_DESCRIBED},\"description\":\"The names or URIs of what to describe\"}}}},\
+             \"required\":[\"names\"],\"additionalProperties\":false}}"
+        );
+        let (title, effect) = ("Describe tools", Effect::Describes);
+        OwnTool { name: DESCRIBE, title, effect, description: &description, input_schema: &input_schema }
+            .definition()
+    }
+
+    /// The answer to `toolman_describe`: the whole definitions of what these names mean, and for names without
+    /// one the reason. The error is for a call that names nothing that there is.
+    fn described(&self, view: &View, look: Look, names: &[String]) -> Result<String, String> {
         let mut lists: [Vec<Cow<'_, str>>; 3] = Default::default();
+        let mut errors = Vec::new();
+        for name in names {
+            match self.find_described(view, look, name) {
+                Some((kind, entry, item)) => lists[kind as usize].push(entry.shown(self, kind, item, look)),
+                None if name.contains("://") => errors.push(self.unknown_resource(view, look, name)),
+                None => errors.push(self.unknown_tool(view, look, name)),
+            }
+        }
+        if lists.iter().all(Vec::is_empty) {
+            return Err(errors.join("\n"));
+        }
+        let told = match &errors[..] {
+            [] => String::new(),
+            errors => {
+                let errors: Vec<_> = errors.iter().map(|error| quote(error)).collect();
+                format!(",\"_errors\":[{}]", errors.join(","))
+            }
+        };
+        Ok(format!(
+            "{{\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]{told}}}",
+            lists[Kind::Tool as usize].join(","),
+            lists[Kind::Resource as usize].join(","),
+            lists[Kind::Template as usize].join(","),
+        ))
+    }
+
+    /// The tool, resource or template of the catalog that a name means.
+    fn find_described<'v>(
+        &self,
+        view: &'v View,
+        look: Look,
+        name: &str,
+    ) -> Option<(Kind, &'v Entry, &'v ExposedItem)> {
+        let full = view.find_tool(self, name).map(|target| target.full_name().clone());
+        [Kind::Tool, Kind::Resource, Kind::Template].into_iter().find_map(|kind| {
+            let is_meant = |(entry, item): &(&Entry, &ExposedItem)| {
+                Nameable::new(self, kind, entry, item).is_called(|other| other == name)
+                    || (kind == Kind::Tool && full.as_ref() == Some(item.full_name()))
+            };
+            catalogued(view, look, kind).find(is_meant).map(|(entry, item)| (kind, entry, item))
+        })
+    }
+
+    /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
+    /// servers there are, and which comes near.
+    fn found_things(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
+        let mut tools: Vec<Brief<'_>> = Vec::new();
+        let mut resources: [Vec<String>; 2] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
-        for thing in things {
+        for thing in &search.things {
             let (group, server) = thing.place;
             let entry = view.server(group, server).filter(|entry| entry.is_listed());
             let found =
                 entry.and_then(|entry| Some((entry, entry.exposed.of(thing.kind).by_key(&thing.item.key)?)));
             let Some((entry, item)) = found else { continue };
-            lists[thing.kind as usize].push(entry.shown(self, thing.kind, item, look));
+            let definition = entry.shown(self, thing.kind, item, viewer.look());
+            match thing.kind {
+                Kind::Tool => {
+                    let names = vec![("name", quote(&item.name))];
+                    tools.push(Brief { names, also: Vec::new(), definition });
+                }
+                kind => {
+                    resources[usize::from(kind == Kind::Template)].push(brief_resource(kind, &definition))
+                }
+            }
             if !view.is_active(thing.kind, item) {
                 inactive[usize::from(thing.kind != Kind::Tool)].push(&item.name);
             }
         }
-        let nothing = lists.iter().all(Vec::is_empty);
+        let nothing = tools.is_empty() && resources.iter().all(Vec::is_empty);
+        let near = search.near.map(|(namespace, _)| &**namespace).filter(|namespace| !namespace.is_empty());
         let message = match (nothing, inactive.iter().all(Vec::is_empty)) {
-            (true, _) => "Nothing fits; `servers` lists the servers there are.".to_owned(),
+            (true, _) => match near {
+                Some(near) => format!(
+                    "Nothing fits. Server '{near}' comes nearest, but it has no such tool; `servers` lists the servers there are."
+                ),
+                None => "Nothing fits; `servers` lists the servers there are.".to_owned(),
+            },
             (false, true) => "All of it is active.".to_owned(),
             (false, false) => format!(
                 "Not active yet: {}. Switch on what you need: {ACTIVATE} {}",
@@ -158,7 +250,11 @@ impl Toolman {
                 activation(&inactive[0], &inactive[1]),
             ),
         };
-        let mut servers = String::new();
+        let mut rest = format!(
+            ",\"resources\":[{}],\"resourceTemplates\":[{}]",
+            resources[0].join(","),
+            resources[1].join(",")
+        );
         if nothing {
             let mut names: Vec<String> = Vec::new();
             for server in &self.config.servers {
@@ -167,16 +263,12 @@ impl Toolman {
                     names.push(name);
                 }
             }
-            servers = format!(",\"servers\":[{}]", names.join(","));
+            rest.push_str(&format!(",\"servers\":[{}]", names.join(",")));
         }
-        format!(
-            "{{\"query\":{},\"message\":{},\"tools\":[{}],\"resources\":[{}],\"resourceTemplates\":[{}]{servers}}}",
-            quote(query),
-            quote(&message),
-            lists[Kind::Tool as usize].join(","),
-            lists[Kind::Resource as usize].join(","),
-            lists[Kind::Template as usize].join(","),
-        )
+        let head = format!("{{\"query\":{},\"message\":{}", quote(search.query), quote(&message));
+        let limit = Behaviour::of(&viewer.name()).open_limit.bytes(viewer.modern);
+        let limit = limit.map(|limit| limit.saturating_sub(answer(Ok("")).len()));
+        Answer { head, tools, rest, describer: DESCRIBE }.fit_found(limit)
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
@@ -414,7 +506,8 @@ impl Toolman {
 
     /// The error when no tool has that name.
     fn unknown_tool(&self, view: &View, look: Look, name: &str) -> String {
-        let own = [ACTIVATE, CALL].into_iter().chain(self.config.search.then_some(FIND));
+        let searches = [FIND, DESCRIBE].into_iter().filter(|_| self.config.search);
+        let own = [ACTIVATE, CALL].into_iter().chain(searches);
         if own.clone().chain([READ]).any(|own| own == name) {
             return format!("'{name}' is a tool of toolman itself: call it directly, not by way of {CALL}.");
         }
@@ -575,6 +668,14 @@ impl Switches {
     }
 }
 
+/// Reads the arguments of `toolman_describe`: names.
+fn described_names(arguments: Option<Node<'_>>) -> Result<Vec<String>, Blocks> {
+    let expected = || invalid(&format!("names must be a list of 1 to {MOST_DESCRIBED} strings"));
+    let names = Arguments::read(arguments, ["names"])?.value(0)?.ok_or_else(expected)?;
+    let names = serde_json::from_str::<Vec<String>>(names.raw()).ok();
+    names.filter(|names| (1..=MOST_DESCRIBED).contains(&names.len())).ok_or_else(expected)
+}
+
 /// Reads the arguments of `toolman_call`: the tool's name, and the tool's own arguments.
 fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>), String> {
     let expected = "name must be a string, arguments an object if there are any";
@@ -617,7 +718,7 @@ impl Exposure for Toolman {
 
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         let own = match kind {
-            Kind::Tool if self.config.search => &[ACTIVATE, CALL, READ, FIND][..],
+            Kind::Tool if self.config.search => &[ACTIVATE, CALL, READ, FIND, DESCRIBE][..],
             Kind::Tool => &[ACTIVATE, CALL, READ],
             Kind::Resource | Kind::Template => &[CATALOG],
             Kind::Prompt => &[],
@@ -657,7 +758,7 @@ impl Exposure for Toolman {
     }
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
-        let find = if self.config.search { self.find_tool() } else { String::new() };
+        let find = if self.config.search { self.search_tools() } else { String::new() };
         let viewer = Viewer::new(client, modern);
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use super::{Address, Meta, Mode, Workbench};
 use crate::apps::{exposed, placed};
-use crate::catalog::{ExposedItem, Kind, nearest, without_output_schema};
+use crate::catalog::{ExposedItem, Item, Kind, nearest, without_output_schema};
 use crate::config::{MetaTools, Toolbox};
 use crate::core::adapt;
 use crate::core::view::{Entry, View};
 use crate::face::arguments::Blocks;
 use crate::face::brief::{Answer, Entry as ToolEntry};
 use crate::face::own_tool::error_result;
-use crate::face::{FoundThing, Viewer};
+use crate::face::{FoundThing, Remembered, SearchResult, Viewer};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::message::write_sound_error;
-use crate::text::listed;
+use crate::text::{listed, one_line};
 
 impl Workbench {
     /// The answer to an opening: what the client can use now, and which servers failed and why. Calls in our
@@ -70,30 +70,30 @@ impl Workbench {
                         .map(|(key, same)| (key, tool.name(same).to_owned()))
                         .to_vec();
                 }
-                Answer { head, tools, rest }.fit(takes.bytes)
+                Answer { head, tools, rest, describer: Meta::Describe.name() }.fit(takes.bytes)
             }
         };
         value_result(&value, takes.structured_content)
     }
 
     /// The answer to `describe_tools`: the whole definitions of these tools, and for tools without one the
-    /// reason.
-    pub(super) fn described_tools(&self, view: &View, viewer: &Viewer<'_>, wanted: &[Address<'_>]) -> String {
-        let by_registered = self.config.meta_tools == MetaTools::Classic || self.is_flat();
+    /// reason. Tools of closed toolboxes are described as they are remembered.
+    pub(super) fn described_tools(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        wanted: &[Address<'_>],
+        remembered: Option<&Remembered>,
+    ) -> String {
         let (mut tools, mut errors) = (Vec::new(), Vec::new());
         for address in wanted {
-            let entry = view.server(&address.toolbox, &address.server);
-            match (self.find(view, viewer, address), entry) {
-                (Ok(target), _) if viewer.renders_apps && target.is_app_only() => {
-                    errors.push(self.no_such_tool(view, viewer, address).join("\n"));
-                }
-                (Ok(target), Some(entry)) => {
-                    let item = entry.exposed.of(Kind::Tool).by_key(target.own_name());
-                    let shown = |item| self.proxied_tool(viewer, by_registered, entry, item).whole();
-                    tools.extend(item.map(shown));
-                }
-                (Err(blocks), _) => errors.push(blocks.join("\n")),
-                (Ok(_), None) => {}
+            let described = match self.opens_by_itself(view, &address.toolbox) {
+                true => self.described_closed(viewer, address, remembered),
+                false => self.described_open(view, viewer, address),
+            };
+            match described {
+                Ok(definition) => tools.push(definition),
+                Err(blocks) => errors.push(blocks.join("\n")),
             }
         }
         let value = format!("{{\"tools\":[{}]{}}}", tools.join(","), errors_member(&errors));
@@ -102,6 +102,59 @@ impl Workbench {
             true => format!("{},\"isError\":true}}", &result[..result.len() - 1]),
             false => result,
         }
+    }
+
+    /// The whole definition of a tool in an open toolbox.
+    fn described_open(
+        &self,
+        view: &View,
+        viewer: &Viewer<'_>,
+        wanted: &Address<'_>,
+    ) -> Result<String, Blocks> {
+        let target = self.find(view, viewer, wanted)?;
+        let item = view.server(&wanted.toolbox, &wanted.server).and_then(|entry| {
+            let item = entry.exposed.of(Kind::Tool).by_key(target.own_name())?;
+            (!(viewer.renders_apps && target.is_app_only())).then_some((entry, item))
+        });
+        let (entry, item) = item.ok_or_else(|| self.no_such_tool(view, viewer, wanted))?;
+        let by_registered = self.config.meta_tools == MetaTools::Classic || self.is_flat();
+        Ok(self.proxied_tool(viewer, by_registered, entry, item).whole())
+    }
+
+    /// The whole definition of a tool in a closed toolbox, as it is remembered.
+    fn described_closed(
+        &self,
+        viewer: &Viewer<'_>,
+        wanted: &Address<'_>,
+        remembered: Option<&Remembered>,
+    ) -> Result<String, Blocks> {
+        let (toolbox, server) = (&*wanted.toolbox, &*wanted.server);
+        let servers = self.toolbox(toolbox).map_or(&[][..], |toolbox| &toolbox.servers);
+        let Some(declared) = servers.iter().find(|other| other.name.as_str() == server) else {
+            let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+            return Err(no_such_server(wanted, &names));
+        };
+        let guard = self.config.common.guard(toolbox, server);
+        let items = remembered.and_then(|remembered| remembered.of(&declared.transport, guard.as_ref()));
+        let Some(items) = items else { return Err(self.not_open(toolbox, Some(wanted))) };
+        let allowed = |name: &str| declared.filter.allows(name);
+        if let Some(why) = items.why_withheld(Kind::Tool, &wanted.tool).filter(|_| allowed(&wanted.tool)) {
+            return Err(vec![format!("{toolbox}/{server}/{} cannot be used: {why}", one_line(&wanted.tool))]);
+        }
+        let shown = |item: &&Item| allowed(&item.key) && !(viewer.renders_apps && item.is_app_only());
+        let tools: Vec<&Item> = items.of(Kind::Tool).iter().filter(shown).collect();
+        let Some(tool) = tools.iter().find(|tool| *tool.key == *wanted.tool) else {
+            return Err(not_among(wanted, &tools.iter().map(|tool| &*tool.key).collect::<Vec<_>>()));
+        };
+        let own_name = tool.raw_key().to_owned();
+        let names = match self.config.meta_tools {
+            MetaTools::Current => vec![("name", own_name)],
+            MetaTools::Classic => {
+                let full = [toolbox, server, &tool.key].join("__");
+                vec![("name", quote(&full)), ("original_name", own_name)]
+            }
+        };
+        Ok(self.proxied_as(viewer, names, [toolbox, server], tool.raw()).whole())
     }
 
     /// An entry's tools, as proxy mode shows them.
@@ -195,29 +248,29 @@ impl Workbench {
     }
 
     /// The answer to `find_tools`: tools that match, and toolboxes that match and whose tools are not known
-    /// yet. If nothing matches, the answer says which toolboxes and servers there are.
-    pub(super) fn found_tools(
-        &self,
-        view: &View,
-        viewer: &Viewer<'_>,
-        query: &str,
-        tools: &[FoundThing<'_>],
-        toolboxes: &[&str],
-    ) -> String {
-        let entries: Vec<_> = tools
-            .iter()
-            .map(|found| {
-                let (name, (toolbox, server)) = (("name", found.item.raw_key().to_owned()), found.place);
-                let listed = view
-                    .server(toolbox, server)
-                    .filter(|_| self.is_flat())
-                    .and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&found.item.key)?)));
-                match listed {
-                    Some((entry, item)) => self.proxied_tool(viewer, true, entry, item).whole(),
-                    None => self.proxied_as(viewer, vec![name], [toolbox, server], found.item.raw()).whole(),
+    /// yet. If nothing matches, the answer says which toolboxes and servers there are, and which server comes
+    /// near.
+    pub(super) fn found_tools(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
+        let mut tools = Vec::new();
+        for FoundThing { place: (toolbox, server), item, .. } in &search.things {
+            // Where everything is listed, a tool is called by the name in the list.
+            let entry = view.server(toolbox, server).filter(|_| self.is_flat());
+            let listed =
+                entry.and_then(|entry| Some((entry, entry.exposed.of(Kind::Tool).by_key(&item.key)?)));
+            tools.push(match listed {
+                Some((entry, item)) => self.proxied_tool(viewer, true, entry, item),
+                None => {
+                    let names = vec![("name", item.raw_key().to_owned())];
+                    self.proxied_as(viewer, names, [toolbox, server], item.raw())
                 }
-            })
-            .collect();
+            });
+        }
+        let mut toolboxes: Vec<&str> = Vec::new();
+        for (toolbox, _) in &search.unknown {
+            if !toolboxes.contains(&toolbox.as_str()) {
+                toolboxes.push(toolbox);
+            }
+        }
         let fitting: Vec<_> = toolboxes
             .iter()
             .filter_map(|name| self.toolbox(name))
@@ -226,23 +279,26 @@ impl Workbench {
                 format!("{{\"name\":{name},\"description\":{description}}}")
             })
             .collect();
-        let mut servers = String::new();
-        if entries.is_empty() && fitting.is_empty() {
+        let mut rest = format!(",\"toolboxes\":[{}]", fitting.join(","));
+        if tools.is_empty() && fitting.is_empty() {
             let there = self.config.toolboxes.iter().map(|toolbox| {
                 let names: Vec<_> =
                     toolbox.servers.iter().map(|server| quote(server.name.as_str())).collect();
                 let name = quote(toolbox.name.as_str());
                 format!("{{\"toolbox_name\":{name},\"servers\":[{}]}}", names.join(","))
             });
-            servers = format!(",\"servers\":[{}]", there.collect::<Vec<_>>().join(","));
+            rest.push_str(&format!(",\"servers\":[{}]", there.collect::<Vec<_>>().join(",")));
+            if let Some((toolbox, server)) = &search.near {
+                let hint = format!(
+                    "No tool does this. Server '{server}' in toolbox '{toolbox}' comes nearest, but it has no such tool."
+                );
+                rest.push_str(&format!(",\"hint\":{}", quote(&hint)));
+            }
         }
-        let value = format!(
-            "{{\"query\":{},\"tools\":[{}],\"toolboxes\":[{}]{servers}}}",
-            quote(query),
-            entries.join(","),
-            fitting.join(","),
-        );
-        value_result(&value, self.takes(viewer).structured_content)
+        let (head, describer) = (format!("{{\"query\":{}", quote(search.query)), Meta::Describe.name());
+        let takes = self.takes(viewer);
+        let value = Answer { head, tools, rest, describer }.fit_found(takes.bytes);
+        value_result(&value, takes.structured_content)
     }
 
     /// The error when a call needed a closed toolbox, and the toolbox, or the server that the call meant, did
@@ -288,37 +344,14 @@ impl Workbench {
     pub(super) fn no_such_tool(&self, view: &View, viewer: &Viewer<'_>, wanted: &Address<'_>) -> Blocks {
         let servers: Vec<&str> = view.group(&wanted.toolbox).map(|entry| &*entry.upstream.server).collect();
         if !servers.contains(&&*wanted.server) {
-            return vec![format!(
-                "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
-                wanted.toolbox,
-                wanted.server,
-                servers.join(", "),
-            )];
+            return no_such_server(wanted, &servers);
         }
         let entries = || view.group(&wanted.toolbox).filter(|entry| *entry.upstream.server == *wanted.server);
         if let Some(why) = entries().find_map(|entry| entry.why_withheld(self, Kind::Tool, &wanted.tool)) {
             return vec![why];
         }
-        let tools: Vec<&str> =
-            entries().flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key)).collect();
-        let near = nearest(&wanted.tool, tools.iter().copied(), 5);
-        let hint = match (near.is_empty(), tools.is_empty()) {
-            (false, _) => format!("Nearest names: {}", listed(&near)),
-            (true, false) => {
-                let more = tools.len().saturating_sub(10);
-                let shown = listed(&tools[..tools.len().min(10)]);
-                if more == 0 {
-                    format!("Its tools: {shown}")
-                } else {
-                    format!("Its tools: {shown} and {more} more")
-                }
-            }
-            (true, true) => "It has no tools that can be called".to_owned(),
-        };
-        vec![format!(
-            "{wanted} does not exist: server '{}' in toolbox '{}' has no tool '{}'. {hint}",
-            wanted.server, wanted.toolbox, wanted.tool,
-        )]
+        let tools = entries().flat_map(|entry| for_model(viewer, entry).map(|item| &*item.own.key));
+        not_among(wanted, &tools.collect::<Vec<_>>())
     }
 
     /// The error when no tool has that name, either in one toolbox or anywhere.
@@ -368,6 +401,38 @@ impl Workbench {
 fn for_model<'a>(viewer: &Viewer<'_>, entry: &'a Entry) -> impl Iterator<Item = &'a ExposedItem> {
     let renders_apps = viewer.renders_apps;
     entry.exposed.of(Kind::Tool).items().iter().filter(move |item| !(renders_apps && item.own.is_app_only()))
+}
+
+/// The error when a toolbox, which has these servers, has no such server.
+fn no_such_server(wanted: &Address<'_>, servers: &[&str]) -> Blocks {
+    vec![format!(
+        "{wanted} does not exist: toolbox '{}' has no server '{}'. Its servers: {}",
+        wanted.toolbox,
+        wanted.server,
+        servers.join(", "),
+    )]
+}
+
+/// The error when a server, which has these tools, has no such tool.
+fn not_among(wanted: &Address<'_>, tools: &[&str]) -> Blocks {
+    let near = nearest(&wanted.tool, tools.iter().copied(), 5);
+    let hint = match (near.is_empty(), tools.is_empty()) {
+        (false, _) => format!("Nearest names: {}", listed(&near)),
+        (true, false) => {
+            let more = tools.len().saturating_sub(10);
+            let shown = listed(&tools[..tools.len().min(10)]);
+            if more == 0 {
+                format!("Its tools: {shown}")
+            } else {
+                format!("Its tools: {shown} and {more} more")
+            }
+        }
+        (true, true) => "It has no tools that can be called".to_owned(),
+    };
+    vec![format!(
+        "{wanted} does not exist: server '{}' in toolbox '{}' has no tool '{}'. {hint}",
+        wanted.server, wanted.toolbox, wanted.tool,
+    )]
 }
 
 /// The `errors` member, with a comma before it.

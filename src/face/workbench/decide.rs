@@ -21,8 +21,8 @@ use crate::face::plain::Plain;
 use crate::face::reach::{page_owner, resource_owner, several_called, several_pages};
 use crate::face::reading;
 use crate::face::{
-    CallFailure, Declared, Face, Found, FoundThing, Opening, Part, Remembered, Searched, ServerPlace, Step,
-    Then, ToolCall, Viewer, WantedUri, Wording,
+    CallFailure, Declared, Face, Found, Opening, Part, Remembered, SearchResult, Searched, Step, Then,
+    ToolCall, Viewer, WantedUri, Wording,
 };
 use crate::json::quote;
 use crate::protocol::message::{Refusal, code, error_object};
@@ -146,21 +146,8 @@ impl Face for Workbench {
         self.closed_toolbox_answer(toolbox, tools, servers)
     }
 
-    fn found(
-        &self,
-        view: &View,
-        viewer: &Viewer<'_>,
-        query: &str,
-        things: &[FoundThing<'_>],
-        unknown: &[ServerPlace],
-    ) -> String {
-        let mut toolboxes: Vec<&str> = Vec::new();
-        for (toolbox, _) in unknown {
-            if !toolboxes.contains(&toolbox.as_str()) {
-                toolboxes.push(toolbox);
-            }
-        }
-        self.found_tools(view, viewer, query, things, &toolboxes)
+    fn found(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
+        self.found_tools(view, viewer, search)
     }
 
     fn resource(&self, view: &View, viewer: &Viewer<'_>, wanted: &WantedUri<'_>) -> Found {
@@ -274,7 +261,11 @@ impl Workbench {
             }
             Meta::Describe => {
                 let tools = describe_tools(call.arguments)?;
-                Ok(Step::result(self.described_tools(view, viewer, &tools)))
+                let closed = |address: &Address<'_>| self.opens_by_itself(view, &address.toolbox);
+                match remembered {
+                    None if tools.iter().any(closed) => Ok(Step::Recall),
+                    _ => Ok(Step::result(self.described_tools(view, viewer, &tools, remembered))),
+                }
             }
             Meta::Read => Ok(Step::Read(reading::request(call.arguments)?)),
             Meta::ClassicList => {
@@ -293,7 +284,7 @@ impl Workbench {
     }
 
     /// Whether a call of one of its tools opens this toolbox.
-    fn opens_by_itself(&self, view: &View, toolbox: &str) -> bool {
+    pub(super) fn opens_by_itself(&self, view: &View, toolbox: &str) -> bool {
         self.config.search && self.toolbox(toolbox).is_some() && !view.is_open(toolbox)
     }
 

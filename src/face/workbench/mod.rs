@@ -199,7 +199,7 @@ impl Workbench {
             }
         };
         let find = self.config.search.then_some(Meta::Find);
-        let describes = if self.is_flat() { self.config.search } else { self.is_brief_to(viewer) };
+        let describes = self.config.search || self.is_brief_to(viewer);
         let read = is_on(self.offloading(), viewer.takes()).then_some(Meta::Read);
         listed.iter().copied().chain(find).chain(describes.then_some(Meta::Describe)).chain(read)
     }

@@ -108,9 +108,10 @@ impl Workbench {
             Meta::Find => self.find_description(mode),
             Meta::Read => reading::DESCRIPTION.to_owned(),
             Meta::Describe => {
-                let of_what = match mode {
-                    Mode::Flat => "",
-                    _ => " of an open toolbox, where opening showed them in brief",
+                let of_what = match (mode, self.config.search) {
+                    (Mode::Flat, _) => ", where find_tools showed them in brief",
+                    (_, true) => ", where find_tools or opening showed them in brief; their toolbox may be closed",
+                    (_, false) => " of an open toolbox, where opening showed them in brief",
                 };
                 format!(
                 "Show the whole definitions of tools{of_what}. Example: \
@@ -189,7 +190,8 @@ impl Workbench {
         };
         let head = format!(
             "Find tools by what they do, in all toolboxes, open or not. Ask for platform + capability in a few words. The \
-             answer holds the best tools with their schemas: {then}. Nothing found means that nothing fits; other words \
+             answer holds the best tools, the first three with their schemas, the others in brief (describe_tools gives \
+             their schemas): {then}. Nothing found means that nothing fits; other words \
              for the same will not help. Example: {{\"query\": \"github create issue\"}}\n\nToolboxes and their servers:\n"
         );
         let rows: Vec<_> = self
