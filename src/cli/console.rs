@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use super::failure::{Failure, Manner};
 use super::load::{Loader, Overrides, env_file, runtime, signal};
@@ -16,7 +16,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
-use crate::daemon::DaemonStream;
+use crate::daemon::{DaemonStream, Daemons};
 use crate::events::{JournalReader, journal};
 use crate::gateway::console::{Console, Door, KeyFile};
 use crate::gateway::http::Rules;
@@ -60,7 +60,8 @@ async fn serve(
     })?;
     let (address, key) = (listener.local_addr()?, world.console_key()?);
     let state = world.state_directory().unwrap_or_default();
-    let has_daemon = daemon(world, face, &state).await.is_some();
+    let daemons = Arc::new(world.daemons());
+    let has_daemon = daemon(&daemons, face, &state).await.is_some();
     let own = own(face, file, overrides, (address, key.clone()), manner, world);
     let (own, url) = match own {
         Ok(own) if !has_daemon => {
@@ -95,7 +96,7 @@ async fn serve(
     tokio::select! {
         () = shutdown => {}
         () = watching => {}
-        () = accept(&listener, face, &state, console.as_ref(), world) => {}
+        () = accept(&listener, face, &state, console.as_ref(), &daemons) => {}
     }
     if let Some(console) = &console {
         console.end();
@@ -145,28 +146,35 @@ fn own(
 }
 
 /// Takes connections for ever.
-async fn accept(listener: &TcpListener, face: Face, state: &Path, own: Option<&Arc<Console>>, world: &World) {
+async fn accept(
+    listener: &TcpListener,
+    face: Face,
+    state: &Path,
+    own: Option<&Arc<Console>>,
+    daemons: &Arc<Daemons>,
+) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
         let _ = stream.set_nodelay(true);
-        match (daemon(world, face, state).await, own) {
-            (Some(mut daemon), _) => {
-                tokio::spawn(async move {
+        let (own, daemons, state) = (own.cloned(), daemons.clone(), state.to_owned());
+        tokio::spawn(async move {
+            match (daemon(&daemons, face, &state).await, own) {
+                (Some(mut daemon), _) => {
                     let _ = tokio::io::copy_bidirectional(&mut stream, &mut daemon).await;
-                });
+                }
+                (None, Some(console)) => console.serve(stream).await,
+                (None, None) => {}
             }
-            (None, Some(console)) => drop(tokio::spawn(console.clone().serve::<TcpStream>(stream))),
-            (None, None) => {}
-        }
+        });
     }
 }
 
 /// A connection to the daemon on which it serves its console, if a daemon runs.
-async fn daemon(world: &World, face: Face, state: &Path) -> Option<DaemonStream> {
-    world.daemons().find().await.ok()??.console(face, state).await
+async fn daemon(daemons: &Daemons, face: Face, state: &Path) -> Option<DaemonStream> {
+    daemons.find().await.ok()??.console(face, state).await
 }
 
 impl World {

@@ -47,7 +47,6 @@ pub struct Hub {
 }
 
 /// What happens from now on, and the last calls before that.
-#[allow(dead_code, reason = "the console subscribes")]
 pub struct Live {
     /// The last calls, oldest first.
     pub recent: Vec<Arc<Happening>>,
@@ -184,7 +183,6 @@ impl Hub {
     }
 
     /// Everything that happens from now on. From the first subscription on the last calls are kept.
-    #[allow(dead_code, reason = "the console subscribes")]
     pub fn subscribe(&self) -> Live {
         let mut audience = self.core.audience.lock();
         let audience = audience

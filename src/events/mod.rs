@@ -32,15 +32,8 @@ mod words;
 pub use self::exchange::{Asker, Carriage, Errand, Exchange, Inquiry, Moment, Network, known_method};
 pub use self::happening::{
     AnsweredCall, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd, ServerFailure,
-    ServerStart, Subject, Who,
+    ServerPath, ServerStart, Subject, Who,
 };
-// The console subscribes, counts and shows servers by these.
-#[allow(unused_imports, reason = "the console is built on them")]
-pub use self::happening::{AnsweredOpen, ServerPath};
-pub use self::hub::Hub;
-#[allow(unused_imports, reason = "the console is built on them")]
-pub use self::hub::Live;
+pub use self::hub::{Hub, Live};
 pub use self::journal::{JournalLine, JournalReader};
-#[allow(unused_imports, reason = "the console is built on them")]
-pub use self::tally::percentile;
 pub use self::tally::{Tally, TallyRow};

@@ -121,7 +121,13 @@ async function pages(browser, check) {
     }
     const bytes = [...sizes.values()].reduce((sum, size) => sum + size, 0);
     assert.ok(sizes.size >= 12 && bytes <= 150_000, `${sizes.size} files, ${bytes} bytes`);
-    const view = await page.evaluate(() => performance.getEntriesByType("paint").find(({ name }) => name === "first-contentful-paint")?.startTime);
+    const view = await page.evaluate(
+      () =>
+        new Promise((resolve) => {
+          const look = (list) => list.getEntriesByName("first-contentful-paint").forEach(({ startTime }) => resolve(startTime));
+          new PerformanceObserver(look).observe({ type: "paint", buffered: true });
+        }),
+    );
     console.log(`       ${bytes} bytes in ${sizes.size} files, the first view after ${Math.round(view)} ms`);
     assert.ok(view < 1000, `the first view after ${view} ms`);
     await page.context().close();

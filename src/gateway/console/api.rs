@@ -216,7 +216,7 @@ impl Console {
                 let id = |(group, server): &ServerPlace, tool: &str| {
                     json!([house, group, server, tool]).to_string()
                 };
-                let (skipped, most) = (from.saturating_sub(total), TOOLS_AT_ONCE - tools.len());
+                let (skipped, most) = (from.saturating_sub(total), TOOLS_AT_ONCE.saturating_sub(tools.len()));
                 let mut survey = survey.lock();
                 let mut found = survey.rows(&file, &words, (skipped, most), id, shows_server);
                 version += survey.version();
