@@ -6,6 +6,7 @@ mod change;
 mod check;
 mod completions;
 mod connect;
+mod console;
 mod demo;
 mod diagnosis;
 mod doctor;
@@ -17,6 +18,7 @@ mod help;
 mod import;
 mod load;
 mod lock;
+mod log;
 mod logging;
 mod login;
 mod relay;
@@ -29,6 +31,7 @@ mod serve;
 mod serve_http;
 mod shape;
 mod shell;
+mod stats;
 mod status;
 mod version;
 
@@ -122,9 +125,25 @@ enum Verb {
     /// Show the daemon with its sessions and servers
     #[command(display_order = 72)]
     Status,
+    /// Show what happens, in the browser: servers, tools, calls
+    #[command(display_order = 74)]
+    Console {
+        /// Serve the pages at this port of 127.0.0.1 (default: a free one)
+        #[arg(long, value_name = "PORT", default_value = "0", hide_default_value = true)]
+        port: u16,
+        /// Print the address, and do not open it in the browser
+        #[arg(long)]
+        no_open: bool,
+    },
     /// End all daemons of this user, and their servers
     #[command(display_order = 73)]
     Stop,
+    /// Show what happened, as the journal tells it
+    #[command(display_order = 74)]
+    Log(log::Log),
+    /// Count calls, errors and times by server and by tool, as the journal tells them
+    #[command(display_order = 75)]
+    Stats(log::Since),
     /// Be the daemon, which sessions start by themselves
     #[command(hide = true)]
     DaemonProcess {
@@ -188,9 +207,15 @@ struct Http {
     /// Another origin whose web pages may call, such as https://app.example
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
+    /// Show what happens, in the browser, at /console
+    #[arg(long, requires = "http")]
+    console: bool,
     /// How long calls in flight may go on when the server is told to end
     #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
     drain: f64,
+    /// Serve metrics at /metrics, for Prometheus
+    #[arg(long, requires = "http")]
+    metrics: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -294,6 +319,8 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(Verb::Status) => status::status(&world, manner, screen),
         Some(Verb::Stop) => status::stop(&world, manner),
         Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
+        Some(Verb::Log(wanted)) => log::run(wanted, &world, (manner, screen)),
+        Some(Verb::Stats(since)) => stats::run(since, &world, (manner, screen)),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");
@@ -301,6 +328,10 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
             })?;
             demo::server::serve(&server, io::stdin().lock(), io::stdout().lock())?;
             Ok(0)
+        }
+        Some(Verb::Console { port, no_open }) => {
+            let wanted = console::ConsoleOrder { port: *port, opens: !no_open };
+            console::run(face, file, arguments.overrides(), &wanted, manner, &world)
         }
         Some(Verb::Check) => {
             let environment = |name: &str| world.variable(name);

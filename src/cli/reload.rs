@@ -14,6 +14,7 @@ use super::check;
 use super::failure::Manner;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
+use crate::gateway::console::FileProblem;
 use crate::gateway::{Configured, Gateway, note_reload};
 
 /// The time between two looks at the files. They are read whole: a look costs microseconds, works on every
@@ -123,6 +124,17 @@ pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> O
             None
         }
     }
+}
+
+/// The problems of a file that was refused, as the console shows them.
+pub(super) fn shown_problems(problems: &[Problem]) -> Vec<FileProblem> {
+    let errors = problems.iter().filter(|problem| problem.is_error());
+    let shown = errors.map(|problem| {
+        let Problem { file, line, column, message, hint, .. } = problem;
+        let text = if hint.is_empty() { message.clone() } else { format!("{message}\n{hint}") };
+        FileProblem { title: format!("{}:{line}:{column} was refused", file.display()), text }
+    });
+    shown.collect()
 }
 
 /// Prints problems; if stderr is gone, there is nobody to tell.

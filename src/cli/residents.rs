@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
-use super::reload::FileWatch;
+use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::Face;
 use crate::core::engine::Engine;
@@ -37,6 +38,8 @@ use crate::daemon::{
     other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
+use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
+use crate::gateway::http::Rules;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
 use crate::gateway::{Configured, Gateway, note_reload, of_resident, reload_all};
 
@@ -81,6 +84,8 @@ pub(super) struct Host {
     /// The sockets of other builds' daemons that were there before this one. Names tell older daemons from
     /// newer ones where clocks may be set back.
     older: Vec<PathBuf>,
+    /// The consoles that somebody has looked at, by face and by where their key is.
+    consoles: Mutex<HashMap<(&'static str, PathBuf), Arc<Console>>>,
 }
 
 /// The variables that name a user's home directories, the home itself first.
@@ -99,6 +104,8 @@ pub(super) struct Pool {
     pub(super) members: Mutex<Vec<Arc<Tenant>>>,
     /// Notified when the file is to be read again.
     reload: Arc<Notify>,
+    /// What is wrong with the file as it was read last.
+    refused: Mutex<Vec<FileProblem>>,
     watching: Mutex<Option<AbortHandle>>,
 }
 
@@ -137,6 +144,7 @@ impl Host {
             stop: Notify::new(),
             ending: watch::Sender::new(false),
             idle_end: Mutex::new(Some(Instant::now() + FIRST_SESSION)),
+            consoles: Mutex::default(),
         })
     }
 
@@ -252,10 +260,41 @@ impl Host {
                 // The connection closes with the process.
                 std::future::pending().await
             }
+            Wish::Console(face, state) => match self.console(face, state) {
+                Ok(console) => {
+                    stream.write_all(ACCEPTED).await?;
+                    console.serve(stream).await;
+                    Ok(())
+                }
+                Err(error) => refuse(&mut stream, &format!("the console has no key: {error}")).await,
+            },
             // A relay whose session is not taken finds the next daemon.
             Wish::Session(_) if *self.ending.borrow() => Ok(()),
             Wish::Session(handover) => self.take(stream, *handover, pid).await,
         }
+    }
+
+    /// The console of a face's sessions.
+    fn console(self: &Arc<Self>, face: Face, state: PathBuf) -> io::Result<Arc<Console>> {
+        let mut consoles = self.consoles.lock();
+        if let Some(console) = consoles.get(&(face.program(), state.clone())) {
+            return Ok(console.clone());
+        }
+        let loopback = (Ipv4Addr::LOCALHOST, 0).into();
+        let door = Door::new(loopback, &[], Rules::without_tokens(), KeyFile::of(&state)?);
+        let host = Arc::downgrade(self);
+        let console = Console::live(door, face, move || {
+            let pools = host.upgrade().map(|host| host.pools()).unwrap_or_default();
+            let own = pools.into_iter().filter(|pool| pool.face == face);
+            let house = |pool: Arc<Pool>| House {
+                gateway: pool.members.lock().first().map(|member| member.gateway.clone()),
+                refused: pool.refused.lock().clone(),
+                engine: pool.engine.clone(),
+            };
+            own.map(house).collect()
+        });
+        consoles.insert((face.program(), state), console.clone());
+        Ok(console)
     }
 
     fn confined_differently(&self, pid: Option<u32>) -> Option<&'static str> {
@@ -315,6 +354,7 @@ impl Host {
                 engine: Engine::new(configured.face.common().clone(), around),
                 members: Mutex::default(),
                 reload: Arc::default(),
+                refused: Mutex::default(),
                 watching: Mutex::default(),
             })
         });
@@ -413,7 +453,7 @@ impl Pool {
         let members = self.members.lock().clone();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
-        let (mut warnings, mut refused) = (0, None);
+        let (mut warnings, mut refused, mut shown) = (0, None, Vec::new());
         for member in members {
             let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
             whole.lock = read.lock;
@@ -429,6 +469,7 @@ impl Pool {
                     new.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
+                    shown = shown_problems(&problems);
                     refused = Some((member.gateway.clone(), problems.len()));
                     let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
                     tracing::error!(
@@ -437,6 +478,7 @@ impl Pool {
                 }
             }
         }
+        *self.refused.lock() = shown;
         if let (Some((gateway, problems)), true) = (refused, new.is_empty()) {
             note_reload(&gateway, false, problems);
         }

@@ -10,13 +10,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::failure::{Failure, Manner};
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
-use super::reload::{FileWatch, Hangup, accepted};
+use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
 use crate::config::locate::{Face, NotFound};
+use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
-use crate::gateway::{Configured, Gateway, finish_events, note_reload, stdio};
+use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
@@ -53,8 +54,7 @@ pub(super) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let lock = Arc::new(Mutex::new(configured.face.common().approved.clone()));
-        let server = Service { loader: Arc::new(loader), read, lock, manner, world };
+        let server = Service::new(loader, &configured, read, manner, world);
         match &http.http {
             Some(address) => server.serve_http(configured, address, http).await,
             None => server.serve_stdio(configured).await,
@@ -76,21 +76,44 @@ struct Client {
 }
 
 /// What serves, however clients come.
-struct Service<'a> {
+pub(super) struct Service<'a> {
     loader: Arc<Loader>,
     read: Read,
     /// The lock that is in force.
     lock: Arc<Mutex<Option<Arc<Lock>>>>,
+    /// What is wrong with the file as it was read last.
+    pub(super) refused: RefusedFile,
     manner: Manner,
     world: &'a World,
 }
 
-impl Service<'_> {
+impl<'a> Service<'a> {
+    /// The service of a file that was read.
+    pub(super) fn new(
+        loader: Loader,
+        configured: &Configured,
+        read: Read,
+        manner: Manner,
+        world: &'a World,
+    ) -> Self {
+        let lock = Arc::new(Mutex::new(configured.face.common().approved.clone()));
+        Self { loader: Arc::new(loader), read, lock, refused: RefusedFile::default(), manner, world }
+    }
+
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
         let shutdown = signal()?;
-        let ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
+        let mut ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
+        if http.metrics {
+            count_events(&gateway);
+        }
         gateway.begin_http();
+        if http.console {
+            let door = ready.door(self.world.console_key()?)?;
+            let console = Console::of_gateway(door, self.loader.face, gateway.clone(), self.refused.clone());
+            writeln!(io::stderr(), "console: {}", console.address(ready.address()?))?;
+            ready.settings.annex = Some(Arc::new(console));
+        }
         let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
         let mut out = io::stdout();
         let backend = Arc::new(gateway.clone());
@@ -137,19 +160,20 @@ impl Service<'_> {
     }
 
     /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.
-    fn follow(
+    pub(super) fn follow(
         self,
         gateway: &Arc<Gateway>,
         rules: Option<Arc<Rules>>,
     ) -> io::Result<impl Future<Output = ()> + use<>> {
         let (loader, manner, reading, putting) = (self.loader, self.manner, gateway.clone(), gateway.clone());
         let mut hangup = Hangup::new()?;
-        let (lock, in_force) = (self.lock.clone(), self.lock);
+        let (lock, in_force, refused) = (self.lock.clone(), self.lock, self.refused);
         let watch = FileWatch {
             file: loader.file.clone(),
             read: Arc::new(self.read),
             reload: Arc::new(move |bytes| {
                 let (meaning, read) = loader.read(bytes, in_force.lock().clone());
+                *refused.lock() = meaning.as_ref().err().map(|all| shown_problems(all)).unwrap_or_default();
                 (accepted(meaning, &reading, manner), read)
             }),
             put: move |(configured, warnings): (Configured, usize)| {

@@ -13,6 +13,7 @@ use super::failure::Failure;
 use crate::config::{Access, mend};
 use crate::config::{Secret, Serving, Token};
 use crate::edit::file::contents_and_metadata;
+use crate::gateway::console::{Door, KeyFile};
 use crate::gateway::http::{self, Backend, Rules, Settings};
 
 /// The most connections that wait to be accepted.
@@ -23,6 +24,19 @@ pub(super) struct Ready {
     listener: TcpListener,
     /// The settings; a reload of the configuration may change their `rules`.
     pub(super) settings: Settings,
+}
+
+impl Ready {
+    /// The address that was opened.
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The door of a console at this port.
+    pub(super) fn door(&self, key: KeyFile) -> io::Result<Door> {
+        let Settings { allow_host, rules, .. } = &self.settings;
+        Ok(Door::new(self.address()?, allow_host, rules.clone(), key))
+    }
 }
 
 /// Checks the options and opens the port. Called inside a runtime.
@@ -57,6 +71,7 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
         allow_host: options.allow_host.clone(),
         allow_origin: options.allow_origin.clone(),
         drain,
+        metrics: options.metrics,
         ..Settings::new(Rules::new(serving, token))
     };
     Ok(Ready { listener, settings })
@@ -88,7 +103,7 @@ fn resolve(address: &str) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| wrong(String::new()))
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // On Windows this option would let two servers share a port.
     #[cfg(unix)]

@@ -235,8 +235,8 @@ impl Process {
         let child =
             engine.programs.spawn(&launch).map_err(|error| format!("could not be started: {error}"))?;
         let Child { stdin, stdout, stderr, control } = child;
-        connection.upstream.usage.runs_as(control.pid_cell());
         let (out, tail) = (connection.out.clone(), Arc::new(Tail::default()));
+        connection.upstream.usage.runs_as(control.pid_cell(), tail.clone());
         let program = launch.program.to_string_lossy();
         let program = connection.redactor.redact(&program);
         Ok(Self {

@@ -24,11 +24,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Returns when nobody has used the upstream for its `idleTimeout`; never, if it has none.
 pub(super) async fn unused(engine: &Arc<Engine>, connection: &Arc<Connection>) {
+    unused_for(engine, connection, || connection.upstream.spec().idle_timeout).await;
+}
+
+/// Returns when nobody has used the upstream for as long as `limit` says; never, while that says nothing.
+pub(super) async fn unused_for(
+    engine: &Arc<Engine>,
+    connection: &Arc<Connection>,
+    limit: impl Fn() -> Option<Duration>,
+) {
     let upstream = &connection.upstream;
     let (mut requests, mut unused_since) = (connection.requests(), Instant::now());
     loop {
         let renewed = upstream.renewed.notified();
-        let Some(limit) = upstream.spec().idle_timeout else {
+        let Some(limit) = limit() else {
             renewed.await;
             unused_since = Instant::now();
             continue;

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -12,7 +13,9 @@ use super::session::{ClientSession, Ticket};
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::json::{Change, Changes, Node, quote};
-use crate::protocol::era::{TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
+use crate::protocol::era::{
+    TASKS, can_be_asked, declares_at, meta, modern_client_version, our_info, renders_apps,
+};
 use crate::protocol::message::{Id, Refusal, Request};
 
 /// What a modern client says about itself in each of its requests, read once while it says the same.
@@ -20,6 +23,10 @@ use crate::protocol::message::{Id, Refusal, Request};
 pub struct ModernClient {
     /// What the client calls itself; empty if it does not say.
     pub name: Box<str>,
+    /// The version that the client says it has; empty if it does not say.
+    pub client_version: Box<str>,
+    /// When the client was first heard of.
+    pub since: SystemTime,
     /// The raw capabilities object.
     pub capabilities: Box<str>,
     /// Whether the client renders apps.
@@ -33,9 +40,11 @@ pub struct ModernClient {
 }
 
 impl ModernClient {
-    fn new(name: &str, capabilities: &str, server: &'static str) -> Self {
+    fn new(name: &str, client_version: &str, capabilities: &str, server: &'static str) -> Self {
         Self {
             name: name.into(),
+            client_version: client_version.into(),
+            since: SystemTime::now(),
             capabilities: capabilities.into(),
             renders_apps: renders_apps(capabilities),
             can_be_asked: can_be_asked(capabilities),
@@ -55,14 +64,28 @@ impl ModernClient {
 pub struct LastModern(Mutex<Option<Arc<ModernClient>>>);
 
 impl LastModern {
-    fn client(&self, name: &str, capabilities: &str, server: &'static str) -> Arc<ModernClient> {
+    /// The client that spoke last.
+    pub fn last(&self) -> Option<Arc<ModernClient>> {
+        self.0.lock().clone()
+    }
+
+    fn client(
+        &self,
+        params: Node<'_>,
+        name: &str,
+        capabilities: &str,
+        server: &'static str,
+    ) -> Arc<ModernClient> {
         let mut last = self.0.lock();
         let is_same = |client: &&Arc<ModernClient>| {
             *client.name == *name && *client.capabilities == *capabilities && client.server == server
         };
         match last.as_ref().filter(is_same) {
             Some(client) => client.clone(),
-            None => last.insert(Arc::new(ModernClient::new(name, capabilities, server))).clone(),
+            None => {
+                let version = modern_client_version(params);
+                last.insert(Arc::new(ModernClient::new(name, &version, capabilities, server))).clone()
+            }
         }
     }
 }
@@ -130,7 +153,7 @@ impl ModernCall {
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
-            client: last.client(&meta.client_name(), capabilities.raw(), server()),
+            client: last.client(params, &meta.client_name(), capabilities.raw(), server()),
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
@@ -389,7 +412,7 @@ mod tests {
     fn results_are_completed_and_keep_what_they_had() {
         let complete_as = |is_retry: bool, result: &str| {
             let call = ModernCall {
-                client: Arc::new(ModernClient::new("", "{}", "toolman")),
+                client: Arc::new(ModernClient::new("", "", "{}", "toolman")),
                 log_level: None,
                 params: None,
                 cacheable: true,

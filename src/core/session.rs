@@ -9,6 +9,7 @@ use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::SystemTime;
 
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
@@ -35,7 +36,8 @@ pub struct ClientSession {
     /// Our requests to the client, which are questions of upstreams.
     pub peer: Arc<Peer<Question>>,
     main: Route,
-    hello: OnceLock<ClientHello>,
+    /// What the client said in `initialize`, and when.
+    hello: OnceLock<(ClientHello, SystemTime)>,
     /// What the client's first modern request said about the client.
     first_modern: OnceLock<Arc<ModernCall>>,
     waiting: Mutex<Requests>,
@@ -51,6 +53,39 @@ pub struct ClientSession {
     pub mirrored: OnceLock<HeaderMap>,
     /// The exposed URIs that the client subscribed to, each with the server it leads to and the URI there.
     subscriptions: Mutex<HashMap<String, (Origin, String)>>,
+}
+
+/// A client as it introduced itself, for people who ask who is there.
+pub struct Introduced {
+    /// What stands for its session in events.
+    pub session: Arc<str>,
+    /// What it calls itself.
+    pub name: String,
+    /// The version that it says it has.
+    pub client_version: String,
+    /// The family of protocol versions that it speaks.
+    pub era: &'static str,
+    /// Since when it is there.
+    pub since: SystemTime,
+}
+
+/// The clients behind a workspace that have said who they are. Modern clients that share it have no sessions that
+/// last; the one that spoke last stands for them.
+pub fn introduced(workspace: &Workspace) -> Vec<Introduced> {
+    let legacy = |session: Arc<ClientSession>| {
+        let (hello, since) = session.hello.get()?;
+        let (name, client_version) = (hello.name.clone(), hello.client_version.clone());
+        let session = workspace.owner.session().clone();
+        Some(Introduced { session, name, client_version, era: "legacy", since: *since })
+    };
+    let modern = workspace.last_modern.last().map(|client| Introduced {
+        session: workspace.owner.session().clone(),
+        name: client.name.to_string(),
+        client_version: client.client_version.to_string(),
+        era: "modern",
+        since: client.since,
+    });
+    workspace.sessions().into_iter().filter_map(legacy).chain(modern).collect()
 }
 
 /// A question of an upstream that waits for the client.
@@ -168,12 +203,12 @@ impl ClientSession {
 
     /// What the client said in `initialize`.
     pub fn hello(&self) -> Option<&ClientHello> {
-        self.hello.get()
+        self.hello.get().map(|(hello, _)| hello)
     }
 
     /// Notes what the client said in `initialize`; `false` if it had already introduced itself.
     pub fn greet(&self, hello: ClientHello) -> bool {
-        self.hello.set(hello).is_ok()
+        self.hello.set((hello, SystemTime::now())).is_ok()
     }
 
     /// Whether this is the one client on stdin and it has not introduced itself yet.

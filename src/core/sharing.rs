@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use super::process::inherited;
 use super::record::Record;
 use super::session::ClientSession;
+use super::stderr::Tail;
 use super::upstream::Spec;
 use crate::config::{Command, Http, Isolation, Redactor, Transport};
 
@@ -180,6 +181,9 @@ impl Key {
     }
 }
 
+/// How many lines of stderr somebody who asks is shown.
+const SHOWN_LINES: usize = 50;
+
 /// How much an upstream is used, for those who ask what runs.
 pub struct Usage {
     calls: AtomicU64,
@@ -189,6 +193,8 @@ pub struct Usage {
     last: Mutex<Instant>,
     /// The id of the process that was started last; 0 before that is known.
     pid: Mutex<Arc<AtomicU32>>,
+    /// What that process wrote to its stderr.
+    stderr: Mutex<Arc<Tail>>,
 }
 
 impl Default for Usage {
@@ -198,6 +204,7 @@ impl Default for Usage {
             released: AtomicU64::new(0),
             last: Mutex::new(Instant::now()),
             pid: Mutex::default(),
+            stderr: Mutex::default(),
         }
     }
 }
@@ -213,9 +220,15 @@ impl Usage {
         *self.last.lock() = Instant::now();
     }
 
-    /// Notes where the id of the upstream's process will stand.
-    pub(super) fn runs_as(&self, pid: Arc<AtomicU32>) {
+    /// Notes where the id of the upstream's process will stand, and what it writes to stderr.
+    pub(super) fn runs_as(&self, pid: Arc<AtomicU32>, stderr: Arc<Tail>) {
         *self.pid.lock() = pid;
+        *self.stderr.lock() = stderr;
+    }
+
+    /// The last lines that the process wrote to its stderr, as they came.
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.lock().last(SHOWN_LINES)
     }
 
     /// The id of the process that was started last.

@@ -48,20 +48,25 @@ impl Tail {
     pub(super) fn last_lines(&self) -> String {
         let kept = self.0.lock();
         let skipped = kept.0.len().saturating_sub(QUOTED);
-        kept.0.iter().skip(skipped).map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+        kept.0.iter().skip(skipped).map(|line| format!("  {}", plain(line))).collect::<Vec<_>>().join("\n")
     }
 
-    /// The last [`SEARCHED`] lines, unchanged.
+    /// The last [`SEARCHED`] lines, without what a terminal would act on.
     pub(super) fn log(&self) -> String {
-        let kept = self.0.lock();
-        let lines: Vec<_> = kept.0.iter().skip(kept.0.len().saturating_sub(SEARCHED)).cloned().collect();
+        let lines: Vec<_> = self.last(SEARCHED).iter().map(|line| plain(line)).collect();
         lines.join("\n")
+    }
+
+    /// So many of the last lines, as they came.
+    pub(super) fn last(&self, count: usize) -> Vec<String> {
+        let kept = self.0.lock();
+        kept.0.iter().skip(kept.0.len().saturating_sub(count)).cloned().collect()
     }
 
     fn push(&self, text: &[u8], label: &str, redactor: &Redactor) {
         let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST)]);
-        let line = plain(text.trim_end());
-        tracing::debug!("[{label}] {}", redactor.redact(&line));
+        let line = text.trim_end().to_owned();
+        tracing::debug!("[{label}] {}", redactor.redact(&plain(&line)));
         let mut kept = self.0.lock();
         kept.1 += line.len();
         kept.0.push_back(line);

@@ -3,7 +3,7 @@
 //! ```text
 //! idle ──start──> starting ──ready──> up ──crash──> failed ──start, after the back-off──> starting
 //!   ^                 └──────error────│──────────────^
-//!   ├──unused for `idleTimeout`───────┘
+//!   ├──unused for `idleTimeout`, or by hand
 //!   └──stop, from wherever it is
 //! ```
 //!
@@ -15,6 +15,8 @@
 //!
 //! Invariant: a stale generation changes nothing. Every life has a number, and reports of an older life are
 //! ignored.
+
+pub mod by_hand;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,10 +31,12 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
+use super::observed;
 use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::{Items, Sent};
 use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
+use crate::events::Moment;
 use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
@@ -332,6 +336,8 @@ impl Upstream {
                 state.last_failure = Some(error.clone());
                 let before = self.phase.send_replace(Phase::Failed(error.clone()));
                 if !matches!(before, Phase::Failed(_)) {
+                    let end = End::Failed(error.clone());
+                    observed::has_ended(&engine, self, Moment::now(), &end, None);
                     // A task tells the engine later, since the caller may hold a view.
                     let upstream = self.clone();
                     engine.spawn(async move { upstream.tell_engine() });

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! daemon: mcp-workbench-daemon BUILD PID⏎
-//! other:  length, then texts that each end with a zero byte: session …, status, or stop
-//! daemon: ok⏎ and the session's messages, or JSON for a status, or no REASON⏎
+//! other:  length, then texts that each end with a zero byte: session …, console …, status, or stop
+//! daemon: ok⏎ and the session's messages, or HTTP for the console, or JSON for a status, or no REASON⏎
 //! ```
 //!
 //! Invariant: the greeting and `stop` stay as they are, since builds end each other's daemons.
@@ -40,6 +40,8 @@ pub struct OtherEnd {
 pub enum Wish {
     /// Serve a session on this connection.
     Session(Box<Handover>),
+    /// Serve the console on this connection: that of a face, with the key in this directory for state.
+    Console(Face, PathBuf),
     /// Say what runs.
     Status,
     /// End, and close this connection when everything is gone.
@@ -84,6 +86,9 @@ impl Wish {
         match self {
             Self::Status => texts.push("status".into()),
             Self::Stop => texts.push("stop".into()),
+            Self::Console(face, state) => {
+                texts.extend(["console".into(), face.program().into(), state.clone().into()]);
+            }
             Self::Session(handover) => {
                 let mode = handover.tool_mode.and_then(|mode| MODES.iter().find(|(_, other)| *other == mode));
                 texts.extend([
@@ -115,17 +120,21 @@ impl Wish {
     /// The inverse of [`Self::encode`], without the length; `None` if the bytes do not come from it.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut texts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
-        match texts.next()? {
+        let is_console = match texts.next()? {
             b"status" => return Some(Self::Status),
             b"stop" => return Some(Self::Stop),
-            b"session" => {}
+            b"session" => false,
+            b"console" => true,
             _ => return None,
-        }
+        };
         let face = match texts.next()? {
             name if name == Face::Workbench.program().as_bytes() => Face::Workbench,
             name if name == Face::Toolman.program().as_bytes() => Face::Toolman,
             _ => return None,
         };
+        if is_console {
+            return Some(Self::Console(face, os_string(texts.next()?).into()));
+        }
         let (file, directory) = (os_string(texts.next()?).into(), os_string(texts.next()?).into());
         let umask = match texts.next()? {
             b"" => None,
@@ -263,12 +272,19 @@ mod tests {
             ..handover.clone()
         };
         let sessions = [handover, plain].map(|handover| Wish::Session(Box::new(handover)));
-        for request in sessions.into_iter().chain([Wish::Status, Wish::Stop]) {
+        let console = Wish::Console(Face::Toolman, "/state".into());
+        for request in sessions.into_iter().chain([console, Wish::Status, Wish::Stop]) {
             assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
         }
-        for broken in
-            [&b""[..], b"\0", b"other\0", b"session\0", b"session\0mcp-workbench\0f\0d\0x\0\0", b"stop"]
-        {
+        for broken in [
+            &b""[..],
+            b"\0",
+            b"other\0",
+            b"session\0",
+            b"session\0mcp-workbench\0f\0d\0x\0\0",
+            b"console\0toolman\0",
+            b"stop",
+        ] {
             assert_eq!(Wish::decode(broken), None, "{broken:?}");
         }
         let too_long = [0xff; 8];

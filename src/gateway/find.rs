@@ -74,6 +74,16 @@ pub struct Findings {
     pub near: Option<usize>,
 }
 
+/// The tools of a server.
+pub(super) struct OfferedTools<'a> {
+    /// The index of the server among the sources.
+    pub(super) source: usize,
+    /// All that the server offers, which stays the same until that changes.
+    pub(super) items: Arc<Items>,
+    /// The tools that can be found.
+    pub(super) tools: Vec<&'a Item>,
+}
+
 /// An index that follows what servers offer.
 #[derive(Default)]
 pub struct Finder {
@@ -123,6 +133,18 @@ impl Finder {
     /// Where the words of a query stand in a text.
     pub fn marks(&self, query: &str, text: &str) -> Vec<std::ops::Range<usize>> {
         self.index.marks(query, text)
+    }
+
+    /// The tools of these servers, in their order. A server of which nothing is known is left out.
+    pub(super) fn catalog(&mut self, sources: &[Source]) -> Vec<OfferedTools<'_>> {
+        self.follow(sources);
+        let offered = sources.iter().enumerate().filter_map(|(source, Source { key, .. })| {
+            let IndexedSource { items, things, .. } = self.known.get(key)?;
+            let tools = things.as_ref()?.iter().filter(|(kind, _)| *kind == Kind::Tool);
+            let tools = tools.map(|(kind, at)| &items.of(*kind)[*at]).collect();
+            Some(OfferedTools { source, items: items.clone(), tools })
+        });
+        offered.collect()
     }
 
     /// Takes over what has changed since the last search.
@@ -291,7 +313,11 @@ fn sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Sour
 }
 
 /// Every server of the file.
-fn file_sources(engine: &Engine, face: &dyn Face, workspace: &Workspace) -> (Vec<Source>, Vec<ServerPlace>) {
+pub(super) fn file_sources(
+    engine: &Engine,
+    face: &dyn Face,
+    workspace: &Workspace,
+) -> (Vec<Source>, Vec<ServerPlace>) {
     let source = |server: Declared<'_>| {
         let running = engine.registry.known(workspace, server.group, server.key, &server.spec);
         let items = running.map(|upstream| (upstream.is_up(), upstream.items()));

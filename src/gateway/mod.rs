@@ -7,6 +7,7 @@
 //! own.
 
 mod backend;
+pub mod console;
 pub mod doctor;
 mod faces;
 pub mod find;
@@ -542,6 +543,11 @@ pub fn reload_all(gateways: Vec<(Arc<Gateway>, Configured)>) {
 pub fn note_reload(gateway: &Gateway, ok: bool, problems: usize) {
     let problems = problems as u64;
     gateway.engine.events.tell(Moment::now(), || Fact::Reload(Reread { ok, problems }));
+}
+
+/// Counts what happens from now on, for whoever asks for metrics.
+pub fn count_events(gateway: &Gateway) {
+    gateway.engine.events.count();
 }
 
 /// Writes everything that happened, after the end of a gateway. Blocks until then.

@@ -14,7 +14,7 @@ use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
-use crate::face::Viewer;
+use crate::face::{Face, Viewer};
 use crate::json::{Node, Scanner, quote};
 use crate::protocol::era::{ClientHello, Version};
 use crate::protocol::message::{AnswerTo, Id, Message};
@@ -107,40 +107,12 @@ impl Shell {
 
     /// The view that a client would have if the upstreams offered these items.
     pub fn view(&self, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
-        let exposure = &*self.exposure();
-        let mut view = View::default();
-        let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
-        name_for(&mut view, exposure, self.client);
-        view.add(exposure, &upstreams);
-        for (upstream, items) in known {
-            view.recall(exposure, upstream, items.clone());
-        }
-        for upstream in &upstreams {
-            view.open_in_place(&upstream.group);
-        }
-        view
+        view_of(&*self.exposure(), self.client, known)
     }
 
-    /// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
-    /// definitions of tools in their order, then the instructions.
+    /// What a model is given before it calls anything, or once it has opened a group in dynamic mode.
     pub fn surface(&self, view: &View, opened: Option<&str>) -> (Vec<String>, String) {
-        let viewer = Viewer {
-            client: None,
-            params: Node::empty(),
-            modern: false,
-            renders_apps: false,
-            settled: true,
-            known: Some(&self.gateway.engine.known),
-        };
-        let face = self.gateway.face(&self.session);
-        let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
-        let shown = view.items(Kind::Tool).filter(|(entry, item)| {
-            let from_start = face.starts_all().is_some() && view.is_active(Kind::Tool, item);
-            from_start || opened == Some(&*entry.upstream.group)
-        });
-        let shown = shown.map(|(entry, item)| entry.rendered(&*face, Kind::Tool).definition(item).to_owned());
-        let tools = first.into_iter().chain(shown).chain(last).collect();
-        (tools, face.instructions(&viewer).unwrap_or_default())
+        surface(&self.gateway, &*self.gateway.face(&self.session), view, opened)
     }
 
     /// Calls a tool by the upstream's own name. Every message that arrives meanwhile goes to `hear`; if
@@ -204,6 +176,47 @@ impl Shell {
         self.session.end();
         self.gateway.engine.stop().await;
     }
+}
+
+/// The view that a client of this name would have if the upstreams offered these items.
+pub(super) fn view_of(exposure: &dyn Exposure, client: &str, known: &[(Arc<Upstream>, Arc<Items>)]) -> View {
+    let mut view = View::default();
+    let upstreams: Vec<_> = known.iter().map(|(upstream, _)| upstream.clone()).collect();
+    name_for(&mut view, exposure, client);
+    view.add(exposure, &upstreams);
+    for (upstream, items) in known {
+        view.recall(exposure, upstream, items.clone());
+    }
+    for upstream in &upstreams {
+        view.open_in_place(&upstream.group);
+    }
+    view
+}
+
+/// What a model is given before it calls anything, or once it has opened a group in dynamic mode: the raw
+/// definitions of tools in their order, then the instructions.
+pub(super) fn surface(
+    gateway: &Gateway,
+    face: &dyn Face,
+    view: &View,
+    opened: Option<&str>,
+) -> (Vec<String>, String) {
+    let viewer = Viewer {
+        client: None,
+        params: Node::empty(),
+        modern: false,
+        renders_apps: false,
+        settled: true,
+        known: Some(&gateway.engine.known),
+    };
+    let [first, last] = face.own_tools(view, &viewer).map(|own| elements(&own));
+    let shown = view.items(Kind::Tool).filter(|(entry, item)| {
+        let from_start = face.starts_all().is_some() && view.is_active(Kind::Tool, item);
+        from_start || opened == Some(&*entry.upstream.group)
+    });
+    let shown = shown.map(|(entry, item)| entry.rendered(face, Kind::Tool).definition(item).to_owned());
+    let tools = first.into_iter().chain(shown).chain(last).collect();
+    (tools, face.instructions(&viewer).unwrap_or_default())
 }
 
 /// The definitions in a text that separates them by commas.

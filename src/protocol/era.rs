@@ -175,6 +175,8 @@ pub struct ClientHello {
     pub version: Version,
     /// `clientInfo.name`; empty if it is missing
     pub name: String,
+    /// `clientInfo.version`; empty if it is missing
+    pub client_version: String,
     /// The raw capabilities object.
     pub capabilities: String,
     /// Whether the client accepts any kind of question.
@@ -193,12 +195,13 @@ impl ClientHello {
             .and_then(Node::as_str)
             .ok_or("initialize needs a \"protocolVersion\"")?;
         let capabilities = params.get("capabilities").filter(|node| node.is_object());
-        let name = params.get("clientInfo").and_then(|info| info.get("name"));
-        Ok(Self::new(
+        let info = |key: &str| params.get("clientInfo").and_then(|info| info.get(key)).and_then(Node::as_str);
+        let hello = Self::new(
             Version::legacy(&requested).unwrap_or(Version::LATEST_LEGACY),
-            &name.and_then(Node::as_str).unwrap_or_default(),
+            &info("name").unwrap_or_default(),
             capabilities.map_or("{}", Node::raw),
-        ))
+        );
+        Ok(Self { client_version: info("version").unwrap_or_default().into_owned(), ..hello })
     }
 
     /// What a client with this version, name and raw capabilities says.
@@ -206,6 +209,7 @@ impl ClientHello {
         Self {
             version,
             name: name.to_owned(),
+            client_version: String::new(),
             can_be_asked: can_be_asked(capabilities),
             renders_apps: renders_apps(capabilities),
             modern_meta: format!("{{{}}}", modern_meta(&without_tasks(capabilities))),
@@ -227,8 +231,17 @@ fn without_tasks(capabilities: &str) -> String {
 
 /// `clientInfo.name` of a modern client, from the parameters of any of its requests; empty if it is missing
 pub fn modern_name(params: Node<'_>) -> Cow<'_, str> {
+    modern_info(params, "name")
+}
+
+/// `clientInfo.version` of a modern client, likewise
+pub fn modern_client_version(params: Node<'_>) -> Cow<'_, str> {
+    modern_info(params, "version")
+}
+
+fn modern_info<'a>(params: Node<'a>, key: &str) -> Cow<'a, str> {
     let own = params.get("_meta").and_then(|own| own.get(meta::CLIENT_INFO));
-    own.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
+    own.and_then(|info| info.get(key)).and_then(Node::as_str).unwrap_or_default()
 }
 
 /// What an upstream said about itself in its answer to `initialize` or `server/discover`.

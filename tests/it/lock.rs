@@ -402,7 +402,10 @@ fn no_verb_shows_what_is_withheld() {
         "describe",
         "rename",
         "status",
+        "console",
         "stop",
+        "log",
+        "stats",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;

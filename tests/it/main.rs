@@ -15,6 +15,7 @@ mod compatibility;
 mod config;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod conformance;
+mod console;
 mod crash;
 #[cfg(target_os = "linux")]
 mod daemon;
@@ -44,6 +45,8 @@ mod idle;
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
+#[cfg(target_os = "linux")]
+mod journal;
 #[cfg(target_os = "linux")]
 mod life;
 mod lifecycle;
@@ -95,6 +98,7 @@ mod special;
 mod streams;
 #[cfg(unix)]
 mod tasks;
+mod telemetry;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod toolman_activate;

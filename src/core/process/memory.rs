@@ -47,6 +47,14 @@ pub fn own_memory() -> u64 {
     ProcessTable::now().0.get(&std::process::id()).map_or(0, |process| process.memory)
 }
 
+/// The resident memory of this process in bytes, and its processor time in seconds, where the system tells them at once.
+pub fn own_use() -> (Option<u64>, Option<f64>) {
+    #[cfg(target_os = "linux")]
+    return system::own_use();
+    #[cfg(not(target_os = "linux"))]
+    (None, None)
+}
+
 /// Gives back to the system what this process needed to start and does not need any more. For a process that
 /// does little for a long time, and many of which may run; to be called on its first thread.
 pub fn give_back() {
@@ -60,6 +68,22 @@ mod system {
 
     use super::{HashMap, Process};
     use std::fs;
+
+    /// The unit of processor time that Linux shows to programs.
+    const TICKS: f64 = 100.0;
+
+    pub(super) fn own_use() -> (Option<u64>, Option<f64>) {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let memory = kilobytes.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        // The name of the program, in brackets, may contain anything.
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        let ticks: Vec<f64> =
+            after.split_ascii_whitespace().skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
+        let seconds = (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / TICKS);
+        (memory.map(|kilobytes| kilobytes * 1024), seconds)
+    }
 
     /// What is left of the stack below the caller, for whatever it calls next.
     const KEPT_STACK: usize = 64 * 1024;
@@ -215,5 +239,9 @@ mod tests {
     #[cfg(any(target_os = "linux", windows))]
     fn this_process_takes_some_memory() {
         assert!(own_memory() > 100_000);
+        let (memory, seconds) = own_use();
+        assert!(
+            memory.is_some_and(|bytes| bytes > 100_000) && seconds.is_some_and(|seconds| seconds < 3600.0)
+        );
     }
 }

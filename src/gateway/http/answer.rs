@@ -9,6 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::annex::AnnexBody;
 use super::stream::{CutOff, Reader};
 use crate::protocol::era::OUR_NAME;
 use crate::protocol::message::{Id, Malformed, Refusal, code, is_modern_code};
@@ -59,6 +60,8 @@ pub(super) enum Payload {
     Whole(Bytes),
     /// Events as they come.
     Events(Box<Events>),
+    /// What an annex answers.
+    Annex(AnnexBody),
 }
 
 /// The reading of a stream by one connection.
@@ -83,6 +86,10 @@ impl Body for Payload {
             Self::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Self::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Events(events) => events,
+            Self::Annex(body) => {
+                let frame = ready!(body.as_mut().poll_frame(context));
+                return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
+            }
         };
         let bytes = match events.start.take() {
             Some(start) => start,
@@ -101,13 +108,18 @@ impl Body for Payload {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(bytes) if bytes.is_empty())
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Events(_) => false,
+            Self::Annex(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Events(_) => SizeHint::default(),
+            Self::Annex(body) => body.size_hint(),
         }
     }
 }
@@ -126,7 +138,7 @@ pub(super) fn empty(status: StatusCode) -> HttpAnswer {
     answer
 }
 
-fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
+pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
     let mut answer = Response::new(Payload::Whole(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

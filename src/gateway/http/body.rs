@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// Reads the whole body, or returns the status that refuses it. A body longer than `limit` is never held in
 /// memory, and `silence` is the longest pause inside a body.
-pub(super) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
+pub(in crate::gateway) async fn read<B>(body: B, limit: usize, silence: Duration) -> Result<Bytes, StatusCode>
 where
     B: Body<Data = Bytes>,
 {

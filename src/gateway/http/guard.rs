@@ -12,14 +12,14 @@ use subtle::ConstantTimeEq;
 use crate::config::Token;
 
 /// The host names by which we may be addressed, and the origins that may do so.
-pub(super) struct Guard {
+pub(in crate::gateway) struct Guard {
     bound: IpAddr,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
 impl Guard {
-    pub(super) fn new(bound: SocketAddr, hosts: &[String], origins: &[String]) -> Self {
+    pub(in crate::gateway) fn new(bound: SocketAddr, hosts: &[String], origins: &[String]) -> Self {
         let hosts = hosts.iter().filter_map(|host| host_name(host)).collect();
         let origins =
             origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase()).collect();
@@ -28,6 +28,20 @@ impl Guard {
 
     /// Admits a request by its `Host` and `Origin`, or returns the status and message that refuse it.
     pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        self.admit_host(uri, headers)?;
+        match single(headers, &header::ORIGIN) {
+            Ok(None) => Ok(()),
+            Ok(Some(origin)) if self.is_allowed_origin(origin) => Ok(()),
+            _ => Err((StatusCode::FORBIDDEN, "this Origin is not allowed; --allow-origin adds one")),
+        }
+    }
+
+    /// Admits a request by its `Host` alone.
+    pub(in crate::gateway) fn admit_host(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
         let host = match single(headers, &header::HOST) {
             Ok(Some(host)) => host,
             Ok(None) => return Err((StatusCode::BAD_REQUEST, "a request has a Host header")),
@@ -38,11 +52,7 @@ impl Guard {
         if ![Some(host), target].into_iter().flatten().all(|host| self.is_our_name(host)) {
             return Err((StatusCode::FORBIDDEN, "this Host is not served here; --allow-host adds one"));
         }
-        match single(headers, &header::ORIGIN) {
-            Ok(None) => Ok(()),
-            Ok(Some(origin)) if self.is_allowed_origin(origin) => Ok(()),
-            _ => Err((StatusCode::FORBIDDEN, "this Origin is not allowed; --allow-origin adds one")),
-        }
+        Ok(())
     }
 
     fn is_our_name(&self, host: &str) -> bool {
@@ -79,13 +89,8 @@ pub fn is_host(text: &str) -> bool {
 /// The token that the request carries; `Err` if it carries none of the configured ones.
 ///
 /// Every configured token is compared, each in a time that does not depend on where the texts differ.
-pub(super) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result<Arc<Token>, ()> {
-    let given = single(headers, &header::AUTHORIZATION).ok().flatten().ok_or(())?;
-    let (scheme, given) = given.split_once(' ').ok_or(())?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(());
-    }
-    let given = given.trim().as_bytes();
+pub(in crate::gateway) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result<Arc<Token>, ()> {
+    let given = bearer(headers).ok_or(())?.as_bytes();
     let mut found = None;
     for token in tokens {
         if bool::from(token.token.expose().as_bytes().ct_eq(given)) {
@@ -95,11 +100,20 @@ pub(super) fn authenticate(tokens: &[Arc<Token>], headers: &HeaderMap) -> Result
     found.cloned().ok_or(())
 }
 
+/// What the request carries as a bearer token, whoever knows it.
+pub(in crate::gateway) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, given) = single(headers, &header::AUTHORIZATION).ok()??.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| given.trim())
+}
+
 /// A header that may occur only once is repeated, or is not text.
-pub(super) struct Repeated;
+pub(in crate::gateway) struct Repeated;
 
 /// The value of a header that may occur only once.
-pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
+pub(in crate::gateway) fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, Repeated> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -68,7 +68,7 @@ fn is_zero_quality(parameter: &str) -> bool {
 }
 
 /// Whether the body is declared as plain JSON.
-pub(super) fn is_json(headers: &HeaderMap) -> bool {
+pub(in crate::gateway) fn is_json(headers: &HeaderMap) -> bool {
     let encoded = headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity");
     let Ok(Some(kind)) = single(headers, &header::CONTENT_TYPE) else { return false };
     let essence = kind.split(';').next().unwrap_or_default().trim();

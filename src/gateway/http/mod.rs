@@ -7,6 +7,7 @@
 //!                                  answer (JSON or events) ◀── stream ◀── Sink ◀────────────────────┘
 //! ```
 
+mod annex;
 mod answer;
 mod body;
 mod budget;
@@ -37,12 +38,16 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
+pub(super) use self::body::read as read_body;
 use self::budget::Budget;
+pub(super) use self::guard::{Guard, authenticate, bearer, single};
 pub use self::guard::{is_host, is_origin};
-pub(super) use self::headers::mirror;
+pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
+use crate::events::metrics::Exposition;
 use crate::protocol::message::{Malformed, Message};
 
 /// Access to the headers for fuzz targets.
@@ -120,6 +125,8 @@ pub trait Backend: Send + Sync + 'static {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send>;
+    /// What was counted, to be written as text beside everything else; there are this many sessions.
+    fn metrics(&self, sessions: usize) -> Box<dyn FnOnce(Exposition) -> String + Send>;
     /// Forgets modern clients that nobody has heard of for this long; called every few seconds.
     fn sweep(&self, idle: Duration);
     /// Handles the shutdown of the server: no more requests come, and subscriptions end with their completion
@@ -132,6 +139,8 @@ pub trait Backend: Send + Sync + 'static {
 /// The settings of a server.
 #[derive(Clone)]
 pub struct Settings {
+    /// What else is served.
+    pub annex: Option<Arc<dyn Annex>>,
     /// Further host names by which we may be addressed.
     pub allow_host: Vec<String>,
     /// Further origins from which browsers may call us.
@@ -151,6 +160,8 @@ pub struct Settings {
     pub kept_bytes: usize,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
+    /// Whether `/metrics` is served.
+    pub metrics: bool,
     /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
 }
@@ -159,6 +170,7 @@ impl Settings {
     /// Settings with the usual limits.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self {
+            annex: None,
             allow_host: Vec::new(),
             allow_origin: Vec::new(),
             drain: Duration::from_secs(3),
@@ -168,6 +180,7 @@ impl Settings {
             kept_for: Duration::from_secs(5 * 60),
             kept_bytes: 64 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
+            metrics: false,
             rules,
         }
     }
@@ -195,6 +208,17 @@ impl Rules {
         Arc::new(Self { further, current, changed: Notify::new() })
     }
 
+    /// Rules by which everybody on this machine may come in.
+    pub fn without_tokens() -> Arc<Self> {
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 0,
+            state_key: None,
+            tokens: Vec::new(),
+        };
+        Self::new(&serving, None)
+    }
+
     /// Applies the rules of a new configuration. Sessions whose token is gone end.
     pub fn replace(&self, serving: &Serving) {
         *self.current.write() = Rule::new(serving, self.further.as_ref());
@@ -204,6 +228,11 @@ impl Rules {
     /// Ends the sessions whose toolbox is gone.
     pub fn enforce(&self) {
         self.changed.notify_one();
+    }
+
+    /// The tokens in force.
+    pub fn tokens(&self) -> Vec<Arc<Token>> {
+        self.get().tokens.clone()
     }
 
     fn get(&self) -> Arc<Rule> {
@@ -364,6 +393,9 @@ impl<B: Backend> HttpServer<B> {
     /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        if let Some(annex) = &self.settings.annex {
+            annex.end();
+        }
         self.backend.drain();
         if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
             self.backend.abandon();

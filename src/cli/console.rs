@@ -1,0 +1,184 @@
+//! `console`: the pages of the console on a port of this machine. Each connection is handed to the daemon if one
+//! runs; else the pages show the file, what is remembered of its servers, and the journal.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::failure::{Failure, Manner};
+use super::load::{Loader, Overrides, env_file, runtime, signal};
+use super::serve::Service;
+use super::{World, serve_http};
+use crate::config::locate::{Face, NotFound};
+use crate::core::engine::Surroundings;
+use crate::core::logins::Attendance;
+use crate::core::process::browse;
+use crate::daemon::DaemonStream;
+use crate::events::{JournalReader, journal};
+use crate::gateway::console::{Console, Door, KeyFile};
+use crate::gateway::http::Rules;
+use crate::gateway::{Gateway, finish_events};
+
+/// What the command line asks for.
+pub(super) struct ConsoleOrder {
+    /// The port; 0 takes a free one.
+    pub(super) port: u16,
+    /// Whether the browser is opened.
+    pub(super) opens: bool,
+}
+
+/// Serves the console until somebody presses Ctrl-C.
+pub(super) fn run(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    overrides: Overrides,
+    order: &ConsoleOrder,
+    manner: Manner,
+    world: &World,
+) -> Result<u8, Failure> {
+    let runtime = runtime()?;
+    let served = runtime.block_on(serve(face, file, overrides, order, manner, world));
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    overrides: Overrides,
+    order: &ConsoleOrder,
+    manner: Manner,
+    world: &World,
+) -> Result<u8, Failure> {
+    let shutdown = signal()?;
+    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, order.port));
+    let listener = serve_http::listen(wanted).map_err(|error| {
+        Failure::failed(format!("cannot listen on {wanted}: {error}"), "choose another port with --port")
+    })?;
+    let (address, key) = (listener.local_addr()?, world.console_key()?);
+    let state = world.state_directory().unwrap_or_default();
+    let has_daemon = daemon(world, face, &state).await.is_some();
+    let own = own(face, file, overrides, (address, key.clone()), manner, world);
+    let (own, url) = match own {
+        Ok(own) if !has_daemon => {
+            let url = own.console.address(address);
+            (Some(own), url)
+        }
+        Err(failure) if !has_daemon => return Err(failure),
+        own => {
+            let key = key.read().unwrap_or_default();
+            (own.ok(), format!("http://{address}/console#key={key}"))
+        }
+    };
+    let mut out = io::stdout();
+    match manner.json {
+        true => writeln!(out, "{}", serde_json::json!({ "url": url }))?,
+        false => writeln!(out, "{url}")?,
+    }
+    out.flush()?;
+    if order.opens && world.has_browser() {
+        browse(&url);
+    }
+    let (console, gateway, watching) = match own {
+        Some(Own { console, gateway, watching }) => (Some(console), Some(gateway), Some(watching)),
+        None => (None, None, None),
+    };
+    let watching = async {
+        match watching {
+            Some(watching) => watching.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = shutdown => {}
+        () = watching => {}
+        () = accept(&listener, face, &state, console.as_ref(), world) => {}
+    }
+    if let Some(console) = &console {
+        console.end();
+    }
+    if let Some(gateway) = gateway {
+        gateway.end().await;
+        finish_events(&gateway);
+    }
+    Ok(0)
+}
+
+/// The console of this process.
+struct Own<W> {
+    console: Arc<Console>,
+    gateway: Arc<Gateway>,
+    /// Follows the file.
+    watching: W,
+}
+
+/// The console that shows a file and the journal.
+fn own(
+    face: Face,
+    file: Result<PathBuf, NotFound>,
+    overrides: Overrides,
+    (address, key): (SocketAddr, KeyFile),
+    manner: Manner,
+    world: &World,
+) -> Result<Own<impl Future<Output = ()> + use<>>, Failure> {
+    let state = world.state_directory();
+    let directory = state.as_deref().map(journal::directory).unwrap_or_default();
+    let (skip_missing, reader, obeys_lock) = (true, env_file, true);
+    let (file, world_of_loader) = (file?, world.clone());
+    let loader =
+        Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
+    let (configured, read) = loader.load(manner)?;
+    let service = Service::new(loader, &configured, read, manner, world);
+    let rules = Rules::new(&configured.face.common().serving, None);
+    let whole = configured.face.clone();
+    let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
+    let gateway = Gateway::new(configured, around);
+    gateway.recall(&*whole);
+    let door = Door::new(address, &[], rules.clone(), key);
+    let journal = JournalReader::new(directory);
+    let console = Console::of_journal(door, face, gateway.clone(), service.refused.clone(), journal);
+    let watching = service.follow(&gateway, Some(rules))?;
+    Ok(Own { console, gateway, watching })
+}
+
+/// Takes connections for ever.
+async fn accept(listener: &TcpListener, face: Face, state: &Path, own: Option<&Arc<Console>>, world: &World) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        match (daemon(world, face, state).await, own) {
+            (Some(mut daemon), _) => {
+                tokio::spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut daemon).await;
+                });
+            }
+            (None, Some(console)) => drop(tokio::spawn(console.clone().serve::<TcpStream>(stream))),
+            (None, None) => {}
+        }
+    }
+}
+
+/// A connection to the daemon on which it serves its console, if a daemon runs.
+async fn daemon(world: &World, face: Face, state: &Path) -> Option<DaemonStream> {
+    world.daemons().find().await.ok()??.console(face, state).await
+}
+
+impl World {
+    /// The key of this user's consoles.
+    pub(super) fn console_key(&self) -> Result<KeyFile, Failure> {
+        let state = self.state_directory().ok_or_else(|| {
+            let hint = "set XDG_STATE_HOME to a directory that only you may read";
+            Failure::failed("the console has no place for its key: there is no home directory", hint)
+        })?;
+        KeyFile::of(&state).map_err(|error| {
+            let hint = format!("look at {}", state.join("mcp-workbench").display());
+            Failure::failed(format!("the key of the console cannot be kept: {error}"), hint)
+        })
+    }
+}

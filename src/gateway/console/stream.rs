@@ -1,0 +1,181 @@
+//! What a tab is told as it happens. A stream begins with the present state; from then on it tells what has
+//! changed, part by part.
+//!
+//! Invariant: a stream keeps what it told last and nothing that it is about to tell, so that a tab which does not
+//! read needs no buffer. One that has missed more calls than are kept gets them anew.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hyper::body::{Body, Bytes, Frame};
+use hyper::header::HeaderMap;
+use serde_json::{Value, json};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::door::Pass;
+use super::premises::House;
+use super::{Console, millis, now};
+use crate::core::session::introduced;
+
+/// The time between two looks at what has changed.
+const TICK: Duration = Duration::from_millis(250);
+/// How often plots are drawn, and the tab's right to look is checked again.
+const SLOW_TICK: Duration = Duration::from_secs(1);
+/// The longest silence.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// The stream of one tab.
+pub(super) struct TabStream {
+    console: Arc<Console>,
+    pass: Pass,
+    /// The headers with which the tab came, by which its pass is checked again.
+    headers: HeaderMap,
+    tick: Interval,
+    last_word: Instant,
+    last_slow: Option<Instant>,
+    /// The number of the next call to tell of; `None` before the first.
+    next_call: Option<u64>,
+    /// The parts as they were told last.
+    told: HashMap<&'static str, String>,
+}
+
+impl TabStream {
+    pub(super) fn new(console: Arc<Console>, pass: Pass, headers: HeaderMap) -> Self {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (last_word, told) = (Instant::now(), HashMap::new());
+        Self { console, pass, headers, tick, last_word, last_slow: None, next_call: None, told }
+    }
+
+    /// What is to be told now; `None` if the tab may not look any more.
+    fn news(&mut self) -> Option<String> {
+        let slow = self.last_slow.is_none_or(|last| last.elapsed() >= SLOW_TICK);
+        if self.console.ended.load(Ordering::Relaxed)
+            || (slow && self.console.door.pass(&self.headers).as_ref() != Some(&self.pass))
+        {
+            return None;
+        }
+        let (console, mut out) = (self.console.clone(), String::new());
+        let houses = console.houses();
+        let pass = self.pass.clone();
+        self.tell(&mut out, "about", || about(&console, &pass));
+        let entries = console.servers(&houses, &pass);
+        let (servers, problems) = console.with_surroundings(&houses, &pass, |around| {
+            let servers: Vec<_> = entries.iter().map(|entry| entry.row(around)).collect();
+            let failed = entries.iter().filter_map(|entry| {
+                let (state, _, why) = entry.state(around);
+                (state == "failed").then(|| {
+                    json!({"title": format!("{} failed", entry.upstream), "text": why.unwrap_or_default()})
+                })
+            });
+            (servers, failed.collect::<Vec<_>>())
+        });
+        let refused = houses.iter().flat_map(|house| &house.refused).filter(|_| pass.groups.is_none());
+        let refused = refused.map(|problem| json!({"title": problem.title, "text": problem.text}));
+        let problems: Vec<_> = refused.chain(problems).collect();
+        self.tell(&mut out, "servers", || servers.into());
+        self.tell(&mut out, "problems", || problems.into());
+        if let (_, Some(outlooks)) = console.look(&houses, &pass) {
+            let sum = |of: fn(&super::Outlook) -> usize| outlooks.iter().map(of).sum::<usize>();
+            let (all, seen) = (sum(|outlook| outlook.all), sum(|outlook| outlook.seen));
+            self.tell(&mut out, "context", || json!({"all": all, "seen": seen}));
+            let version: u64 = outlooks.iter().map(|outlook| outlook.version).sum();
+            self.tell(&mut out, "catalog", || version.into());
+        }
+        self.tell(&mut out, "totals", || console.record.lock().totals(&pass));
+        self.tell(&mut out, "clients", || clients(&console, &houses, &pass));
+        if slow {
+            self.last_slow = Some(Instant::now());
+            self.tell(&mut out, "plot", || console.record.lock().plot(&pass, now()));
+        }
+        self.tell_calls(&mut out);
+        Some(out)
+    }
+
+    /// Tells a part, if it is not what was told last.
+    fn tell(&mut self, out: &mut String, part: &'static str, make: impl FnOnce() -> Value) {
+        let text = make().to_string();
+        if self.told.get(part) != Some(&text) {
+            out.push_str(&format!("event: {part}\ndata: {text}\n\n"));
+            self.told.insert(part, text);
+        }
+    }
+
+    /// Tells of the calls since the last time; of all that are kept if some of those are not.
+    fn tell_calls(&mut self, out: &mut String) {
+        let record = self.console.record.lock();
+        let news = self.next_call.and_then(|next| record.calls_from(next, &self.pass));
+        let anew = news.is_none();
+        let calls = news.unwrap_or_else(|| record.calls_seen(0, &self.pass));
+        self.next_call = Some(record.next());
+        if anew || !calls.is_empty() {
+            out.push_str(&format!("event: calls\ndata: {}\n\n", json!({"anew": anew, "calls": calls})));
+        }
+    }
+}
+
+/// What the pages need to know first.
+fn about(console: &Console, pass: &Pass) -> Value {
+    json!({
+        "face": if console.is_toolman() { "toolman" } else { "workbench" },
+        "live": console.live,
+        "orders": console.live && pass.groups.is_none(),
+    })
+}
+
+/// The clients that are there. Somebody who may see some groups sees who has called something in them.
+fn clients(console: &Console, houses: &[House], pass: &Pass) -> Value {
+    let record = console.record.lock();
+    if !console.live || pass.groups.is_some() {
+        return record.visitors(pass).into();
+    }
+    let mut rows: Vec<(u64, Value)> = Vec::new();
+    let workspaces = houses.iter().flat_map(|house| {
+        house.engine.audience.workspaces().into_iter().map(move |workspace| (house, workspace))
+    });
+    for (house, workspace) in workspaces {
+        if console.is_own(&workspace) {
+            continue;
+        }
+        for client in introduced(&workspace) {
+            let secrets = &house.engine.settings().secrets;
+            let (name, version) = (secrets.redact(&client.name), secrets.redact(&client.client_version));
+            let (calls, since) = (record.calls_of(&client.session, &client.name), millis(client.since));
+            let row = json!({
+                "key": format!("{} {}", client.session, client.name), "name": name, "version": version,
+                "era": client.era, "since": since, "calls": calls,
+            });
+            rows.push((since, row));
+        }
+    }
+    rows.sort_by_key(|(since, _)| *since);
+    rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>().into()
+}
+
+impl Body for TabStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let stream = self.get_mut();
+        loop {
+            ready!(stream.tick.poll_tick(context));
+            let Some(mut news) = stream.news() else { return Poll::Ready(None) };
+            if news.is_empty() && stream.last_word.elapsed() >= SILENCE {
+                news.push_str(":\n\n");
+            }
+            if !news.is_empty() {
+                stream.last_word = Instant::now();
+                return Poll::Ready(Some(Ok(Frame::data(news.into()))));
+            }
+        }
+    }
+}
