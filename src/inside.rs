@@ -10,19 +10,30 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 pub use crate::tokens::{count, of_definition};
 
 use crate::config;
+use crate::config::locate::Face;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
-use crate::events::Hub;
+use crate::events::environment::Telemetry;
+use crate::events::{Hub, journal};
 use crate::face::workbench::Workbench;
-use crate::gateway::{Configured, Gateway, stdio};
+use crate::gateway::{Configured, Gateway, finish_events, stdio};
 use crate::transport;
 
-/// Serves a file on stdin and stdout as the gateway does, with this executable as the shim.
+/// Serves a file on stdin and stdout as the gateway does, with this executable as the shim. A journal stands beside the
+/// file, and whoever keeps one counts as well.
 pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     let text = std::fs::read(file).expect("the file is there");
     let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
         panic!("a good file")
     };
+    let events = Hub::new(
+        Face::Workbench,
+        Some(journal::directory(&file.with_extension("state"))),
+        Telemetry::default(),
+    );
+    if config.common.journal.on {
+        events.count();
+    }
     let around = Surroundings {
         launcher: Launcher::with_shim(shim),
         vars: std::env::vars_os().collect(),
@@ -31,18 +42,14 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
         state: None,
         attendance: Attendance::Nobody,
         daemon: false,
-        events: Hub::off(),
+        events,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (stdin, stdout) = (transport::stdio::stdin(), transport::stdio::stdout());
-        stdio::run(
-            Gateway::new(Configured { face: Arc::new(Workbench { config }), switch_file: None }, around),
-            None,
-            stdin,
-            stdout,
-            std::future::pending(),
-        )
-        .await;
+        let configured = Configured { face: Arc::new(Workbench { config }), switch_file: None };
+        let gateway = Gateway::new(configured, around);
+        stdio::run(gateway.clone(), None, stdin, stdout, std::future::pending()).await;
+        finish_events(&gateway);
     });
 }

@@ -24,13 +24,17 @@ pub(crate) fn load(
 ) {
     const ONE: Size = Size(1, 1, 1);
     let number = |text: &str| text.parse().expect("a number");
-    let file = File::of(server, ONE);
+    // With a journal and metrics a call costs more, which has a budget of its own.
+    let file = match way {
+        "journalled" => File::of(server, ONE).with("journal", true.into()),
+        _ => File::of(server, ONE),
+    };
     let mut client = Client::start(scene::inside(&file, with)).speaking(client);
     client.initialize();
     client.request("tools/call", &scene::open(0));
     client.settle();
     let way = match way {
-        "registered" => Way::Registered,
+        "registered" | "journalled" => Way::Registered,
         "use_tool" => Way::Used,
         other => panic!("no such way: {other}"),
     };

@@ -196,6 +196,7 @@ impl Drop for File {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
         let _ = std::fs::remove_file(self.0.with_extension("lock"));
+        let _ = std::fs::remove_dir_all(self.0.with_extension("state"));
     }
 }
 

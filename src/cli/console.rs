@@ -16,7 +16,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
-use crate::daemon::{Daemons, Stream};
+use crate::daemon::{DaemonStream, Daemons};
 use crate::events::{JournalReader, journal};
 use crate::gateway::console::{Console, Door, KeyFile};
 use crate::gateway::http::Rules;
@@ -173,7 +173,7 @@ async fn accept(
 }
 
 /// A connection to the daemon on which it serves its console, if a daemon runs.
-async fn daemon(daemons: &Daemons, face: Face, state: &Path) -> Option<Stream> {
+async fn daemon(daemons: &Daemons, face: Face, state: &Path) -> Option<DaemonStream> {
     daemons.find().await.ok()??.console(face, state).await
 }
 

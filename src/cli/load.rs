@@ -6,6 +6,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::config::{self, Access, Common, EnvFile, Inputs, LockRule, Problem, ToolMode};
 use crate::core::process::git_may_commit;
 use crate::edit::file::{contents, contents_and_metadata};
+use crate::events;
 use crate::face::toolman::Toolman;
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, SwitchFile};
@@ -106,17 +107,20 @@ impl Loader {
     }
 
     fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>, lock: &LockFile) -> Meaning {
+        let secrets = || events::environment::secrets(inputs.environment);
         match self.face {
             Face::Workbench => {
                 let (mut config, mut warnings) = config::load(&self.file, bytes, inputs)?;
                 config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
                 config.common.naming.entry.clone_from(&self.overrides.entry);
+                config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
             }
             Face::Toolman => {
                 let (mut config, mut warnings) = config::load_toolman(&self.file, bytes, inputs)?;
                 config.common.naming.entry.clone_from(&self.overrides.entry);
+                config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {

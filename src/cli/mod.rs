@@ -18,6 +18,7 @@ mod help;
 mod import;
 mod load;
 mod lock;
+mod log;
 mod logging;
 mod login;
 mod relay;
@@ -30,6 +31,7 @@ mod serve;
 mod serve_http;
 mod shape;
 mod shell;
+mod stats;
 mod status;
 mod version;
 
@@ -136,6 +138,12 @@ enum Verb {
     /// End all daemons of this user, and their servers
     #[command(display_order = 73)]
     Stop,
+    /// Show what happened, as the journal tells it
+    #[command(display_order = 74)]
+    Log(log::Log),
+    /// Count calls, errors and times by server and by tool, as the journal tells them
+    #[command(display_order = 75)]
+    Stats(log::Since),
     /// Be the daemon, which sessions start by themselves
     #[command(hide = true)]
     DaemonProcess {
@@ -205,6 +213,9 @@ struct Http {
     /// How long calls in flight may go on when the server is told to end
     #[arg(long, value_name = "SECONDS", requires = "http", default_value = "3")]
     drain: f64,
+    /// Serve metrics at /metrics, for Prometheus
+    #[arg(long, requires = "http")]
+    metrics: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -308,6 +319,8 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         Some(Verb::Status) => status::status(&world, manner, screen),
         Some(Verb::Stop) => status::stop(&world, manner),
         Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
+        Some(Verb::Log(wanted)) => log::run(wanted, &world, (manner, screen)),
+        Some(Verb::Stats(since)) => stats::run(since, &world, (manner, screen)),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");

@@ -34,8 +34,8 @@ use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::Resident;
 use crate::daemon::{
-    ACCEPTED, Confinement, DaemonPlace, Handover, Listener, Peer, Stream, Wish, greet, read_request, refuse,
-    split, take_over,
+    ACCEPTED, Confinement, DaemonListener, DaemonPlace, DaemonStream, Handover, OtherEnd, Wish, greet,
+    other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
@@ -58,7 +58,7 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
     let runtime = runtime()?;
     let host = Arc::new(Host::new(DaemonPlace::at(directory))?);
     runtime.block_on(async {
-        let listener = Listener::open(inherited, &host.place)?;
+        let listener = DaemonListener::open(inherited, &host.place)?;
         host.serve(&listener, signal()?).await;
         host.end(&listener).await;
         io::Result::Ok(())
@@ -162,7 +162,7 @@ impl Host {
     }
 
     /// Serves until the daemon is to end.
-    async fn serve(self: &Arc<Self>, listener: &Listener, shutdown: impl Future<Output = ()>) {
+    async fn serve(self: &Arc<Self>, listener: &DaemonListener, shutdown: impl Future<Output = ()>) {
         tracing::info!("the daemon begins, as process {}", std::process::id());
         tokio::pin!(shutdown);
         loop {
@@ -184,7 +184,7 @@ impl Host {
     }
 
     /// Ends all sessions and servers. Whoever connects meanwhile finds a new daemon, or waits for the end.
-    async fn end(self: &Arc<Self>, listener: &Listener) {
+    async fn end(self: &Arc<Self>, listener: &DaemonListener) {
         let ending = self.place.ending_socket(std::process::id());
         let renamed = fs::rename(self.place.socket(), &ending);
         listener.retire();
@@ -219,7 +219,7 @@ impl Host {
     }
 
     /// Takes somebody who has connected.
-    async fn welcome(self: &Arc<Self>, accepted: io::Result<Stream>) {
+    async fn welcome(self: &Arc<Self>, accepted: io::Result<DaemonStream>) {
         match accepted {
             Ok(stream) => {
                 let host = self.clone();
@@ -238,8 +238,8 @@ impl Host {
     }
 
     /// Checks who has connected, and does what is wanted.
-    async fn meet(self: &Arc<Self>, mut stream: Stream) -> io::Result<()> {
-        let Peer { is_own, pid } = Peer::of(&stream)?;
+    async fn meet(self: &Arc<Self>, mut stream: DaemonStream) -> io::Result<()> {
+        let OtherEnd { is_own, pid } = other_end(&stream)?;
         if !is_own {
             tracing::warn!("process {pid:?} of another user was turned away");
             return Ok(());
@@ -307,7 +307,7 @@ impl Host {
     /// Serves a session to its end.
     async fn take(
         self: &Arc<Self>,
-        mut stream: Stream,
+        mut stream: DaemonStream,
         handover: Handover,
         pid: Option<u32>,
     ) -> io::Result<()> {

@@ -160,9 +160,12 @@ impl Screen {
         };
         let numeric = |column: usize| {
             !rows.is_empty()
-                && rows
-                    .iter()
-                    .all(|row| row[column].trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()))
+                && rows.iter().all(|row| {
+                    row[column]
+                        .trim_start_matches('-')
+                        .bytes()
+                        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+                })
         };
         let line = |cells: &[&str]| {
             let mut line = String::new();

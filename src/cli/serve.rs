@@ -17,7 +17,7 @@ use crate::config::locate::{Face, NotFound};
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
-use crate::gateway::{Configured, Gateway, finish_events, note_reload, stdio};
+use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
@@ -104,6 +104,9 @@ impl<'a> Service<'a> {
         let shutdown = signal()?;
         let mut ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
+        if http.metrics {
+            count_events(&gateway);
+        }
         gateway.begin_http();
         if http.console {
             let door = ready.door(self.world.console_key()?)?;

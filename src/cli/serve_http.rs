@@ -71,6 +71,7 @@ pub(super) fn prepare(address: &str, options: &Http, serving: &Serving) -> Resul
         allow_host: options.allow_host.clone(),
         allow_origin: options.allow_origin.clone(),
         drain,
+        metrics: options.metrics,
         ..Settings::new(Rules::new(serving, token))
     };
     Ok(Ready { listener, settings })

@@ -162,8 +162,12 @@ fn as_text(told: &Value, screen: Screen) -> String {
     text
 }
 
+/// What is not there takes no memory, and what the system does not tell is not made up.
 fn memory(bytes: &Value) -> String {
-    format!("{:.1} MB", bytes.as_f64().unwrap_or(0.0) / 1e6)
+    match bytes.as_f64() {
+        Some(bytes) if bytes > 0.0 => format!("{:.1} MB", bytes / 1e6),
+        _ => "-".to_owned(),
+    }
 }
 
 fn seconds(seconds: &Value) -> String {
@@ -203,7 +207,7 @@ mod tests {
             "others": [8, 9],
             "sessions": [{"client": null, "pid": 10, "directory": "/work", "file": "/f.json", "since": "2026-01-02T03:04:05Z", "calls": 3}],
             "servers": [
-                {"toolbox": "dev", "server": "fs", "state": "running", "pid": 11, "rss": 0, "sessions": 1, "calls": 3, "idle": 59},
+                {"toolbox": "dev", "server": "fs", "state": "running", "pid": 11, "rss": 8_200_000, "sessions": 1, "calls": 3, "idle": 59},
                 {"namespace": "n", "state": "stopped", "pid": null, "rss": 0, "sessions": 0, "calls": 0, "idle": 61},
             ],
         });
@@ -217,8 +221,8 @@ mod tests {
         assert_eq!(line(3), "CLIENT PID CALLS SINCE DIRECTORY FILE");
         assert_eq!(line(4), "- 10 3 2026-01-02T03:04:05Z /work /f.json");
         assert_eq!(line(6), "SERVER STATE PID MEMORY SESSIONS CALLS IDLE");
-        assert_eq!(line(7), "dev/fs running 11 0.0 MB 1 3 59 s");
-        assert_eq!(line(8), "n stopped - 0.0 MB 0 0 1 min");
+        assert_eq!(line(7), "dev/fs running 11 8.2 MB 1 3 59 s");
+        assert_eq!(line(8), "n stopped - - 0 0 1 min");
         let none = as_text(&json!({"daemon": null, "others": [], "sessions": [], "servers": []}), screen);
         assert_eq!(none, "No daemon runs.\n");
     }

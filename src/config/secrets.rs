@@ -44,22 +44,29 @@ struct Values {
     /// The indices of the pairs whose values begin with these bytes, in the order of `pairs`. With them one
     /// pass over a text is enough, however many values there are.
     starts: HashMap<[u8; SHORTEST], Vec<usize>>,
+    /// Whether a value begins with the byte of this number. Most texts are passed over by this alone.
+    first_bytes: Vec<bool>,
 }
 
 impl Redactor {
     /// Takes pairs of value and name. Longer values are replaced first, so that a value that contains another
-    /// is not left half readable. If a value has several names, the first is shown.
+    /// is not left half readable. If a value has several names, the first is shown. Values are also known as
+    /// JSON spells them, because texts often hold JSON.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut pairs: Vec<_> =
             pairs.into_iter().filter(|(value, _)| value.chars().count() >= SHORTEST).collect();
+        let spelled = pairs.iter().filter_map(|(value, name)| Some((spelled(value)?, name.clone())));
+        pairs.extend(spelled.collect::<Vec<_>>());
         pairs.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.0.cmp(&b.0)));
         pairs.dedup_by(|a, b| a.0 == b.0);
         let mut starts: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut first_bytes = vec![false; 256];
         for (index, (value, _)) in pairs.iter().enumerate() {
             let start = *value.as_bytes().first_chunk().expect("none has fewer characters");
+            first_bytes[usize::from(start[0])] = true;
             starts.entry(start).or_default().push(index);
         }
-        Self(Arc::new(Values { pairs, starts }))
+        Self(Arc::new(Values { pairs, starts, first_bytes }))
     }
 
     /// The same redactor with more pairs of value and name.
@@ -75,9 +82,15 @@ impl Redactor {
     /// The text with every known value replaced by its `${NAME}`, in one pass, so that inserted names are
     /// left alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.0.pairs.is_empty() {
+            return Cow::Borrowed(text);
+        }
         let mut redacted = String::new();
         let (mut copied, mut at) = (0, 0);
-        while let Some(start) = text.as_bytes()[at..].first_chunk() {
+        let may_begin = |byte: &u8| self.0.first_bytes[usize::from(*byte)];
+        while let Some(next) = text.as_bytes()[at..].iter().position(may_begin) {
+            at += next;
+            let Some(start) = text.as_bytes()[at..].first_chunk() else { break };
             match self.known_at(start, &text.as_bytes()[at..]) {
                 Some((value, name)) => {
                     redacted.push_str(&text[copied..at]);
@@ -101,6 +114,13 @@ impl Redactor {
         let pairs = self.0.starts.get(start)?.iter().map(|index| &self.0.pairs[*index]);
         pairs.into_iter().find(|(value, _)| text.starts_with(value.as_bytes()))
     }
+}
+
+/// A value as JSON spells it, if that is not the value itself.
+fn spelled(value: &str) -> Option<String> {
+    let literal = serde_json::to_string(value).ok()?;
+    let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
+    (inner != value).then(|| inner.to_owned())
 }
 
 impl fmt::Debug for Redactor {
@@ -141,6 +161,7 @@ mod tests {
             ("SECRET_NAME", "secret"),
             ("short", "C"),
             ("sëcrêt", "D"),
+            ("quo\"ted", "E"),
             ("secret", "SAME"),
         ];
         let redactor = Redactor::new(pairs.map(|(value, name)| (value.to_owned(), name.to_owned())));
@@ -151,9 +172,10 @@ mod tests {
             ("SECRET_NAME", "${secret}"),
             ("short", "short"),
             ("ü sëcrêt", "ü ${D}"),
+            (r#"{"a": "quo\"ted"} quo"ted"#, r#"{"a": "${E}"} ${E}"#),
         ] {
             assert_eq!(redactor.redact(text), expected);
         }
-        assert_eq!(format!("{redactor:?} {:?}", Secret::new("secret")), "Redactor(4 values) …");
+        assert_eq!(format!("{redactor:?} {:?}", Secret::new("secret")), "Redactor(6 values) …");
     }
 }

@@ -57,11 +57,13 @@ pub(super) async fn run(
     generation: u64,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let deadline = tokio::time::Instant::now() + upstream.spec().timeouts.start;
+    let (begun_at, deadline) = (Moment::now(), tokio::time::Instant::now() + upstream.spec().timeouts.start);
     if let Some(error) = live(&engine, &upstream, generation, &mut stop, deadline, true).await {
         // The process may have ended because of the probe: it is started once more without one.
         if !upstream.may_start_again() {
-            return upstream.ended(generation, End::Failed(error));
+            let end = End::Failed(error);
+            observed::has_ended(&engine, &upstream, begun_at, &end, None);
+            return upstream.ended(generation, end);
         }
         live(&engine, &upstream, generation, &mut stop, deadline, false).await;
     }
@@ -354,7 +356,8 @@ async fn discover(
     deadline: Option<Deadline>,
 ) -> Result<String, CallError> {
     connection.log_request("server/discover");
-    connection.peer.call("server/discover", params, Caller::default(), deadline).await
+    let asked = connection.peer.call("server/discover", params, Caller::default(), deadline);
+    observed::timed(connection, "server/discover", asked).await
 }
 
 fn discover_params(connection: &Connection) -> String {

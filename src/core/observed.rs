@@ -15,12 +15,12 @@ use super::start_error::StartError;
 use super::upstream::{End, Upstream};
 use crate::config::Transport;
 use crate::events::{
-    Asker, Carriage, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure, ServerStart, Who,
-    known_method,
+    Asker, Carriage, Errand, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure,
+    ServerStart, Who, known_method,
 };
 use crate::json::{Change, Node, Raw, quote};
 use crate::text::digest::hex;
-use crate::transport::peer::{Answer, Loss};
+use crate::transport::peer::{Answer, CallError, Loss, Lost};
 
 /// Who has a workspace, as configuration and journal name them.
 #[derive(Default)]
@@ -70,6 +70,44 @@ impl Owner {
 /// The first 16 hexadecimal digits of the id's SHA-256.
 fn label(id: &[u8]) -> Arc<str> {
     hex(&digest(&SHA256, id).as_ref()[..8]).into()
+}
+
+/// What an upstream is doing, as people and metrics name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// It was not started yet, or ended because we wanted it to.
+    Idle,
+    /// It is on its way up.
+    Starting,
+    /// It is connected.
+    Running,
+    /// It did not start, or ended by itself.
+    Failed,
+}
+
+impl ServerState {
+    /// All of them, in this order.
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Starting, Self::Running, Self::Failed];
+
+    /// What an upstream is doing.
+    pub fn of(upstream: &Upstream) -> Self {
+        match upstream {
+            _ if upstream.is_starting() => Self::Starting,
+            _ if upstream.is_up() => Self::Running,
+            _ if upstream.has_failed() => Self::Failed,
+            _ => Self::Idle,
+        }
+    }
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// Begins to follow a request, if anybody wants to know.
@@ -138,12 +176,7 @@ pub(super) fn sets_out(
 /// Notes the connection that a request takes.
 pub(super) fn takes(reply: &mut Reply, connection: &Connection) {
     if let Some(exchange) = reply.exchange() {
-        let network = match connection.upstream.spec().transport {
-            Transport::Http(_) => Network::Tcp,
-            Transport::Stdio(_) | Transport::Unset(_) => Network::Pipe,
-        };
-        let (version, secrets) = (connection.version().as_str(), connection.redactor.clone());
-        exchange.takes(Carriage { version, network, id: None, secrets });
+        exchange.takes(carriage(connection));
     }
 }
 
@@ -157,17 +190,48 @@ pub(super) fn came_back(reply: &mut Reply, answer: &Answer<'_>) {
     let (error, text) = match answer {
         Answer::Result(result) => (is_error(*result).then_some(ErrorType::ToolError), Some(*result)),
         Answer::Error(error) => (Some(ErrorType::Code(code_of(*error))), Some(*error)),
-        Answer::Lost(lost) => {
-            let error = match lost.loss {
-                Loss::Connection => ErrorType::ConnectionLost,
-                Loss::Timeout => ErrorType::Timeout,
-                Loss::Unavailable => ErrorType::Unavailable,
-                Loss::Malformed => ErrorType::Code(lost.code),
-            };
-            (Some(error), None)
-        }
+        Answer::Lost(lost) => (Some(of_loss(lost)), None),
     };
     exchange.came_back(error, text, id);
+}
+
+/// Waits for the answer to a request of our own, and tells how long it took.
+pub(super) async fn timed<T>(
+    connection: &Connection,
+    method: &str,
+    asked: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let engine = connection.upstream.engine.upgrade().filter(|engine| engine.events.is_on());
+    let Some(engine) = engine else { return asked.await };
+    let begun = Moment::now();
+    let answer = asked.await;
+    let error = match &answer {
+        Ok(_) => None,
+        Err(CallError::Refused(error)) => Some(ErrorType::Code(code_of(Raw::own(error.as_str()).root()))),
+        Err(CallError::Lost(lost)) => Some(of_loss(lost)),
+    };
+    let server = engine.events.path(&connection.upstream.group, &connection.upstream.server);
+    engine.events.tell_of(Errand::own(begun, server, known_method(method), carriage(connection), error));
+    answer
+}
+
+fn of_loss(lost: &Lost) -> ErrorType {
+    match lost.loss {
+        Loss::Connection => ErrorType::ConnectionLost,
+        Loss::Timeout => ErrorType::Timeout,
+        Loss::Unavailable => ErrorType::Unavailable,
+        Loss::Malformed => ErrorType::Code(lost.code),
+    }
+}
+
+/// What is known of a connection that a request takes.
+fn carriage(connection: &Connection) -> Carriage {
+    let network = match connection.upstream.spec().transport {
+        Transport::Http(_) => Network::Tcp,
+        Transport::Stdio(_) | Transport::Unset(_) => Network::Pipe,
+    };
+    let (version, secrets) = (connection.version().as_str(), connection.redactor.clone());
+    Carriage { version, network, id: None, secrets }
 }
 
 /// Whether a result says that the tool failed.

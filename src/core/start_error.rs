@@ -86,11 +86,12 @@ impl StartError {
 
     /// What is wrong, without words of the server.
     pub fn own_words(&self) -> &str {
-        let foreign = match self.cause {
-            Cause::Noise | Cause::Version => ": ",
-            _ => " with an error: ",
+        const REFUSED: &str = " with an error";
+        let end = match self.cause {
+            Cause::Version => self.problem.find(": "),
+            _ => self.problem.find(&format!("{REFUSED}: ")).map(|at| at + REFUSED.len()),
         };
-        self.problem.split_once(foreign).map_or(&*self.problem, |(ours, _)| ours)
+        &self.problem[..end.unwrap_or(self.problem.len())]
     }
 
     /// The same error with another problem text.
@@ -175,5 +176,31 @@ impl From<Failure> for StartError {
             None => Cause::Other,
         };
         Self::new(cause, failure.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_own_words_can_be_left_out() {
+        for (cause, problem, ours) in [
+            (Cause::Other, "the server exited with status 7", "the server exited with status 7"),
+            (
+                Cause::Login,
+                "answered `initialize` with an error: hush",
+                "answered `initialize` with an error",
+            ),
+            (
+                Cause::Noise,
+                "answered `initialize` with an error: hush; it wrote",
+                "answered `initialize` with an error",
+            ),
+            (Cause::Version, "speaks other versions than we do: hush", "speaks other versions than we do"),
+            (Cause::Network, "cannot be reached: no route", "cannot be reached: no route"),
+        ] {
+            assert_eq!(StartError::new(cause, problem).own_words(), ours);
+        }
     }
 }

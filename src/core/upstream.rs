@@ -31,10 +31,12 @@ use super::connection::Connection;
 use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
+use super::observed;
 use super::sharing::{Resident, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::{Items, Sent};
 use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
+use crate::events::Moment;
 use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
@@ -334,6 +336,8 @@ impl Upstream {
                 state.last_failure = Some(error.clone());
                 let before = self.phase.send_replace(Phase::Failed(error.clone()));
                 if !matches!(before, Phase::Failed(_)) {
+                    let end = End::Failed(error.clone());
+                    observed::has_ended(&engine, self, Moment::now(), &end, None);
                     // A task tells the engine later, since the caller may hold a view.
                     let upstream = self.clone();
                     engine.spawn(async move { upstream.tell_engine() });

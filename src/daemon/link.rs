@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::endpoint::{self, Peer, Stream};
+use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
 use super::wire::{DaemonWord, Wish, read_word, refusal};
 use crate::config::locate::Face;
@@ -55,7 +55,7 @@ pub struct Daemons {
 /// A connection to a daemon that has greeted.
 pub struct Link {
     /// The connection.
-    pub stream: Stream,
+    pub stream: DaemonStream,
     /// The daemon's process id.
     pub pid: Option<u32>,
 }
@@ -175,8 +175,8 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Reached::Gone),
         Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
     };
-    match Peer::of(&stream) {
-        Ok(peer) if peer.is_own => {}
+    match endpoint::other_end(&stream) {
+        Ok(other) if other.is_own => {}
         Ok(_) => return Err(NoDaemon::new(format!("another user listens on {shown}"))),
         Err(error) => {
             return Err(NoDaemon::new(format!("the system does not say who listens on {shown}: {error}")));
@@ -211,7 +211,7 @@ impl Link {
     }
 
     /// Has the daemon serve its console on the connection, which is returned; `None` if it does not.
-    pub async fn console(mut self, face: Face, state: &Path) -> Option<Stream> {
+    pub async fn console(mut self, face: Face, state: &Path) -> Option<DaemonStream> {
         self.ask(&Wish::Console(face, state.to_owned())).await.ok()?;
         Some(self.stream)
     }

@@ -27,8 +27,8 @@ use pipe as endpoint;
 use socket as endpoint;
 
 pub use confinement::Confinement;
-pub use endpoint::{Listener, Peer, Stream, split, take_over};
+pub use endpoint::{DaemonListener, DaemonStream, other_end, split, take_over};
 pub use link::{Daemons, NoDaemon};
 pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
-pub use wire::{ACCEPTED, Handover, Wish, greet, read_request, refuse};
+pub use wire::{ACCEPTED, Handover, OtherEnd, Wish, greet, read_request, refuse};

@@ -18,6 +18,7 @@ use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient, NamedPipeS
 use tokio::sync::Mutex;
 
 use super::place::DaemonPlace;
+use super::wire::OtherEnd;
 use crate::core::process::daemon::PipeEnd;
 use crate::core::process::{Launcher, daemon};
 
@@ -28,40 +29,32 @@ const LONGEST_START: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A connection.
-pub enum Stream {
+pub enum DaemonStream {
     /// The end of a relay.
     Client(NamedPipeClient),
     /// The end of the daemon.
     Server(NamedPipeServer),
 }
 
-/// Who is at the other end of a connection, as the system says.
-pub struct Peer {
-    /// Whether it is a process of this user.
-    pub is_own: bool,
-    /// Its process id.
-    pub pid: Option<u32>,
-}
-
-impl Peer {
-    /// Who is at the other end.
-    pub fn of(stream: &Stream) -> io::Result<Self> {
-        let (pid, is_own) = match stream {
-            Stream::Client(pipe) => daemon::is_own_process(pipe.as_raw_handle(), PipeEnd::Client)?,
-            Stream::Server(pipe) => daemon::is_own_process(pipe.as_raw_handle(), PipeEnd::Server)?,
-        };
-        Ok(Self { is_own, pid: Some(pid) })
-    }
+/// Who is at the other end.
+pub fn other_end(stream: &DaemonStream) -> io::Result<OtherEnd> {
+    let (pid, is_own) = match stream {
+        DaemonStream::Client(pipe) => daemon::is_own_process(pipe.as_raw_handle(), PipeEnd::Client)?,
+        DaemonStream::Server(pipe) => daemon::is_own_process(pipe.as_raw_handle(), PipeEnd::Server)?,
+    };
+    Ok(OtherEnd { is_own, pid: Some(pid) })
 }
 
 /// The two directions of a connection.
-pub fn split(stream: Stream) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
+pub fn split(
+    stream: DaemonStream,
+) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
     tokio::io::split(stream)
 }
 
 /// Connects to the daemon whose pipe a file names.
-pub(super) async fn connect(file: &Path) -> io::Result<Stream> {
-    open(file).map(Stream::Client)
+pub(super) async fn connect(file: &Path) -> io::Result<DaemonStream> {
+    open(file).map(DaemonStream::Client)
 }
 
 fn open(file: &Path) -> io::Result<NamedPipeClient> {
@@ -108,12 +101,12 @@ pub fn take_over() -> io::Result<Inheritance> {
 }
 
 /// Where the daemon listens.
-pub struct Listener {
+pub struct DaemonListener {
     name: String,
     next: Mutex<NamedPipeServer>,
 }
 
-impl Listener {
+impl DaemonListener {
     /// Begins to take connections. Must be called inside a tokio runtime.
     pub fn open(_: Inheritance, place: &DaemonPlace) -> io::Result<Self> {
         let mut random = [0; 16];
@@ -129,19 +122,19 @@ impl Listener {
     }
 
     /// The next connection.
-    pub async fn accept(&self) -> io::Result<Stream> {
+    pub async fn accept(&self) -> io::Result<DaemonStream> {
         let mut next = self.next.lock().await;
         let connected = next.connect().await;
         // Somebody who has gone again leaves an instance that nobody else can use.
         let taken = std::mem::replace(&mut *next, daemon::new_pipe(&self.name, false)?);
-        connected.map(|()| Stream::Server(taken))
+        connected.map(|()| DaemonStream::Server(taken))
     }
 
     /// Lets another daemon begin, which it may as soon as the file is renamed.
     pub fn retire(&self) {}
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for DaemonStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -154,7 +147,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for DaemonStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Client(pipe) => Pin::new(pipe).poll_write(context, bytes),
@@ -189,12 +182,12 @@ mod tests {
         place.prepare(daemon::user()).expect("the directory can be made");
         let nobody = connect(&place.socket()).await.err().expect("there is no daemon yet");
         assert_eq!(nobody.kind(), io::ErrorKind::NotFound);
-        let listener = Listener::open(Inheritance, &place).expect("a pipe can be made");
+        let listener = DaemonListener::open(Inheritance, &place).expect("a pipe can be made");
         for _ in 0..3 {
             let (accepted, connected) = tokio::join!(listener.accept(), connect(&place.socket()));
             let (mut daemon, mut relay) = (accepted.expect("one comes"), connected.expect("it listens"));
             for end in [&daemon, &relay] {
-                let peer = Peer::of(end).expect("the system tells");
+                let peer = other_end(end).expect("the system tells");
                 assert_eq!((peer.is_own, peer.pid), (true, Some(std::process::id())));
             }
             daemon.write_all(b"hello").await.expect("it is read");

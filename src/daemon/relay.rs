@@ -24,6 +24,7 @@ use super::endpoint::split;
 use super::flight::{Downward, Flight, Upward};
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
+use crate::core::process::give_back;
 use crate::core::record::{ASIDE, Record};
 use crate::gateway::stdio::{Aside, LONG_LINE, Resumed};
 use crate::transport::lines::{Line, Lines, TooLong};
@@ -97,6 +98,8 @@ struct Session {
     end: Option<Instant>,
     /// Whether the system asked for the end.
     called_off: bool,
+    /// Whether the client was told something, so that the start is over.
+    begun: bool,
 }
 
 /// How a daemon let go of a session.
@@ -179,6 +182,7 @@ impl Session {
             deaths: Deaths::default(),
             end: None,
             called_off: false,
+            begun: false,
         }
     }
 
@@ -223,6 +227,9 @@ impl Session {
                     // A client that does not read is not read from either, nor is the daemon.
                     if !self.tell(&out, stdout, calls).await {
                         return None;
+                    }
+                    if !out.is_empty() && !std::mem::replace(&mut self.begun, true) {
+                        give_back();
                     }
                 }
                 written = to.write(&up.waiting[up.written..]), if can_write => match written {

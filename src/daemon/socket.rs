@@ -12,35 +12,28 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::place::DaemonPlace;
+use super::wire::OtherEnd;
 use crate::core::process::{Launcher, daemon};
 
 /// A connection.
-pub type Stream = UnixStream;
+pub type DaemonStream = UnixStream;
 
-/// Who is at the other end of a connection, as the system says.
-pub struct Peer {
-    /// Whether it is a process of this user.
-    pub is_own: bool,
-    /// Its process id.
-    pub pid: Option<u32>,
-}
-
-impl Peer {
-    /// Who is at the other end. The daemon's end is that of whoever began to listen.
-    pub fn of(stream: &Stream) -> io::Result<Self> {
-        let peer = stream.peer_cred()?;
-        let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-        Ok(Self { is_own: peer.uid() == daemon::user(), pid })
-    }
+/// Who is at the other end. The daemon's end is that of whoever began to listen.
+pub fn other_end(stream: &DaemonStream) -> io::Result<OtherEnd> {
+    let peer = stream.peer_cred()?;
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    Ok(OtherEnd { is_own: peer.uid() == daemon::user(), pid })
 }
 
 /// The two directions of a connection.
-pub fn split(stream: Stream) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
+pub fn split(
+    stream: DaemonStream,
+) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
     stream.into_split()
 }
 
 /// Connects to the daemon behind a socket.
-pub(super) async fn connect(socket: &Path) -> io::Result<Stream> {
+pub(super) async fn connect(socket: &Path) -> io::Result<DaemonStream> {
     UnixStream::connect(socket).await
 }
 
@@ -71,12 +64,12 @@ pub fn take_over() -> io::Result<Inheritance> {
 }
 
 /// Where the daemon listens.
-pub struct Listener {
+pub struct DaemonListener {
     listener: UnixListener,
     lock: File,
 }
 
-impl Listener {
+impl DaemonListener {
     /// Begins to take connections. Must be called inside a tokio runtime.
     pub fn open(Inheritance(listener, lock): Inheritance, _place: &DaemonPlace) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
@@ -84,7 +77,7 @@ impl Listener {
     }
 
     /// The next connection.
-    pub async fn accept(&self) -> io::Result<Stream> {
+    pub async fn accept(&self) -> io::Result<DaemonStream> {
         self.listener.accept().await.map(|(stream, _)| stream)
     }
 

@@ -27,6 +27,14 @@ const LONGEST_LINE: usize = 4096;
 /// The longest request. An environment is the largest part of it.
 const LONGEST_REQUEST: usize = 64 * 1024 * 1024;
 
+/// Who is at the other end of a connection, as the system says.
+pub struct OtherEnd {
+    /// Whether it is a process of this user.
+    pub is_own: bool,
+    /// Its process id.
+    pub pid: Option<u32>,
+}
+
 /// What is wanted of the daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {

@@ -160,6 +160,21 @@ pub struct Kept {
     pub whole: usize,
 }
 
+impl Errand {
+    /// A request of our own that has been answered.
+    pub fn own(
+        begun: Moment,
+        server: ServerPath,
+        method: &'static str,
+        by: Carriage,
+        error: Option<ErrorType>,
+    ) -> Self {
+        let took = Some(begun.instant.elapsed());
+        let (bytes, kept) = ((0, 0), [None, None]);
+        Self { begun, server, method, name: None, trail: None, by: Some(by), bytes, kept, took, error }
+    }
+}
+
 impl Kept {
     fn of(node: Node<'_>) -> Self {
         let text = node.raw();

@@ -322,13 +322,6 @@ impl Happening {
         }
     }
 
-    /// The line in the journal, without its end.
-    pub fn line(&self) -> String {
-        let mut out = Vec::new();
-        self.write(&mut out);
-        String::from_utf8(out).expect("written from UTF-8 texts")
-    }
-
     /// Appends the line in the journal, without its end.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut line = LineWriter { out, face: self.face };
@@ -643,7 +636,9 @@ mod tests {
             let line = format!(
                 r#"{{"time":"2026-11-16T10:05:37.123Z","kind":"{kind}","face":"{face}","pid":7,{fields}}}"#
             );
-            assert_eq!(happening.line(), line);
+            let mut written = Vec::new();
+            happening.write(&mut written);
+            assert_eq!(String::from_utf8(written).expect("UTF-8"), line);
             assert_eq!(Happening::read(&line), Some((happening.time, Some(happening))), "{line}");
         }
     }

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::broadcast;
 
 use super::environment::Telemetry;
-use super::exchange::{Asker, Exchange, Inquiry, Moment};
+use super::exchange::{Asker, Errand, Exchange, Inquiry, Moment};
 use super::export::Exporter;
 use super::happening::{Fact, Happening, ServerPath};
 use super::journal::JournalWriter;
@@ -47,6 +47,7 @@ pub struct Hub {
 }
 
 /// What happens from now on, and the last calls before that.
+#[allow(dead_code, reason = "the console subscribes")]
 pub struct Live {
     /// The last calls, oldest first.
     pub recent: Vec<Arc<Happening>>,
@@ -98,6 +99,8 @@ enum ThreadState {
 pub(super) enum News {
     /// A request of a client was answered.
     Exchange(Box<Exchange>),
+    /// A request of our own to an upstream was answered.
+    Errand(Box<Errand>),
     /// Something else happened.
     Fact(Moment, Fact),
 }
@@ -176,11 +179,12 @@ impl Hub {
     }
 
     /// What was counted.
-    pub fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &Arc<Metrics> {
         &self.core.metrics
     }
 
     /// Everything that happens from now on. From the first subscription on the last calls are kept.
+    #[allow(dead_code, reason = "the console subscribes")]
     pub fn subscribe(&self) -> Live {
         let mut audience = self.core.audience.lock();
         let audience = audience
@@ -207,6 +211,11 @@ impl Hub {
         if self.is_on() {
             self.core.tell(News::Fact(began, fact()));
         }
+    }
+
+    /// Tells of a request of our own to an upstream.
+    pub fn tell_of(&self, errand: Errand) {
+        self.core.tell(News::Errand(Box::new(errand)));
     }
 
     /// Ends the hub: everything that was told is written, and the collector gets the rest, as far as both can be done
@@ -298,7 +307,7 @@ impl HubCore {
                 let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
                 kept.map(|kept| kept.text.len()).sum()
             }
-            News::Fact(..) => 0,
+            News::Errand(_) | News::Fact(..) => 0,
         };
         let mut queue = self.queue.lock();
         if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {

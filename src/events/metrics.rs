@@ -161,6 +161,10 @@ impl Labels {
 
 impl Family {
     fn note(&mut self, mut labels: Labels, time: Duration) {
+        // Most calls were made before: then their labels are known, and within bounds.
+        if let Some(histogram) = self.find(&labels) {
+            return histogram.add(time);
+        }
         bound(&mut self.names, MOST_NAMES, &labels.server, &mut labels.tool);
         bound(&mut self.prompts, MOST_NAMES, &labels.server, &mut labels.prompt);
         if let Some(ErrorType::Code(code)) = labels.error
@@ -169,16 +173,18 @@ impl Family {
         {
             (labels.error, labels.other_error) = (Some(ErrorType::Code(0)), true);
         }
-        let place = Seeded::default().hash_one(&labels);
-        let same = self.series.entry(place).or_default();
-        match same.iter_mut().find(|(known, _)| *known == labels) {
-            Some((_, histogram)) => histogram.add(time),
-            None => {
-                let mut histogram = Histogram::default();
-                histogram.add(time);
-                same.push((labels, histogram));
-            }
+        if let Some(histogram) = self.find(&labels) {
+            return histogram.add(time);
         }
+        let mut histogram = Histogram::default();
+        histogram.add(time);
+        let place = Seeded::default().hash_one(&labels);
+        self.series.entry(place).or_default().push((labels, histogram));
+    }
+
+    fn find(&mut self, labels: &Labels) -> Option<&mut Histogram> {
+        let same = self.series.get_mut(&Seeded::default().hash_one(labels))?;
+        same.iter_mut().find(|(known, _)| known == labels).map(|(_, histogram)| histogram)
     }
 
     fn all(&self) -> Vec<(Labels, Histogram)> {
@@ -239,6 +245,7 @@ impl Metrics {
                     counted.client.note(of_errand(errand), errand.took.unwrap_or_default());
                 }
             }
+            News::Errand(errand) => counted.client.note(of_errand(errand), errand.took.unwrap_or_default()),
             News::Fact(_, Fact::Start(start)) => {
                 counted.lives.entry(start.server.clone()).or_default().0 += 1
             }

@@ -16,8 +16,6 @@
 //!
 //! Invariant: nobody who tells the hub something waits: what does not fit into its queue is dropped and counted.
 
-#![allow(dead_code, unused_imports, reason = "verbs and the console read what is written here")]
-
 pub mod environment;
 mod exchange;
 mod export;
@@ -31,11 +29,18 @@ mod tally;
 mod trace;
 mod words;
 
-pub use self::exchange::{Asker, Carriage, Errand, Exchange, Inquiry, Moment, Network, OTHER, known_method};
+pub use self::exchange::{Asker, Carriage, Errand, Exchange, Inquiry, Moment, Network, known_method};
 pub use self::happening::{
-    AnsweredCall, AnsweredOpen, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd,
-    ServerFailure, ServerPath, ServerStart, Subject, Who, face_name,
+    AnsweredCall, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd, ServerFailure,
+    ServerStart, Subject, Who,
 };
-pub use self::hub::{Hub, Live};
+// The console subscribes, counts and shows servers by these.
+#[allow(unused_imports, reason = "the console is built on them")]
+pub use self::happening::{AnsweredOpen, ServerPath};
+pub use self::hub::Hub;
+#[allow(unused_imports, reason = "the console is built on them")]
+pub use self::hub::Live;
 pub use self::journal::{JournalLine, JournalReader};
-pub use self::tally::{Tally, TallyRow, percentile};
+#[allow(unused_imports, reason = "the console is built on them")]
+pub use self::tally::percentile;
+pub use self::tally::{Tally, TallyRow};

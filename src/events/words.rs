@@ -19,6 +19,8 @@ pub(super) fn happenings(news: News, face: Face, secrets: &Redactor, mut hand_on
         News::Fact(began, fact) => {
             hand_on(Happening { time: began.millis(), face, pid, fact: redacted(fact, secrets) });
         }
+        // The journal tells of what clients asked for.
+        News::Errand(_) => {}
         News::Exchange(exchange) => {
             let Exchange { begun, asker, opens, errands, took, error, .. } = *exchange;
             let who = hidden(&asker.who, secrets);

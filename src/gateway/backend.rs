@@ -11,9 +11,12 @@ use super::http::{Backend, Caller, mirror};
 use super::{Gateway, SHUTTING_DOWN};
 use crate::config::{Serving, Token};
 use crate::core::LIFE;
+use crate::core::observed::ServerState;
+use crate::core::process::own_use;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
+use crate::events::metrics::{Exposition, Gauges};
 use crate::face::Part;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::modern_name;
@@ -207,6 +210,14 @@ impl Backend for Arc<Gateway> {
         }
     }
 
+    fn metrics(&self, sessions: usize) -> Box<dyn FnOnce(Exposition) -> String + Send> {
+        let (metrics, servers) = (self.engine.events.metrics().clone(), servers_by_state(self));
+        Box::new(move |as_text| {
+            let (memory, processor) = own_use();
+            metrics.render(&Gauges { servers, sessions, memory, processor }, as_text)
+        })
+    }
+
     fn sweep(&self, idle: Duration) {
         self.guests.lock().forget_visitors(idle, Instant::now());
     }
@@ -223,6 +234,23 @@ impl Backend for Arc<Gateway> {
             session.abandon(SHUTTING_DOWN);
         }
     }
+}
+
+/// How many servers are in each state. One that several clients have for themselves counts several times, one that
+/// nobody has asked for yet is idle.
+fn servers_by_state(gateway: &Gateway) -> Vec<(&'static str, usize)> {
+    let upstreams = gateway.engine.registry.all();
+    let mut counts = ServerState::ALL.map(|state| (state.as_str(), 0));
+    for upstream in &upstreams {
+        counts[ServerState::of(upstream) as usize].1 += 1;
+    }
+    let face = gateway.faces.whole();
+    let is_known = |group: &str, key: &str| {
+        upstreams.iter().any(|upstream| *upstream.group == *group && *upstream.server == *key)
+    };
+    let unknown = face.servers().iter().filter(|server| !is_known(server.group, server.key)).count();
+    counts[ServerState::Idle as usize].1 += unknown;
+    counts.to_vec()
 }
 
 /// Whether the new settings have the same name with the same token.

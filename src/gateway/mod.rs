@@ -545,6 +545,11 @@ pub fn note_reload(gateway: &Gateway, ok: bool, problems: usize) {
     gateway.engine.events.tell(Moment::now(), || Fact::Reload(Reread { ok, problems }));
 }
 
+/// Counts what happens from now on, for whoever asks for metrics.
+pub fn count_events(gateway: &Gateway) {
+    gateway.engine.events.count();
+}
+
 /// Writes everything that happened, after the end of a gateway. Blocks until then.
 pub fn finish_events(gateway: &Gateway) {
     gateway.engine.events.close();

@@ -21,6 +21,23 @@ pub fn listed(names: &[impl AsRef<str>]) -> String {
     names.iter().map(|name| one_line(name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
+/// The text with every character that a terminal acts on, or that changes the direction of what follows, spelled out as
+/// JSON spells it: `\u001b`.
+pub fn spelled_out(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            c if c.is_control() || is_invisible(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    shown.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Characters that are invisible or change the direction of the text after them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -35,6 +52,10 @@ mod tests {
     fn forged_rows_are_flattened() {
         assert_eq!(one_line("a\n* fake_tool\u{202e}\u{1b}[31m  b "), "a * fake_tool [31m b");
         assert_eq!(plain("  at \u{7}line\u{200b} 1\t"), "  at  line 1 ");
+        assert_eq!(
+            spelled_out("a\u{1b}[31m\u{202e}\u{7f}\n\u{e0001}ü"),
+            r"a\u001b[31m\u202e\u007f\u000a\udb40\udc01ü"
+        );
         assert_eq!(listed(&["a\u{2028}b", "\u{feff}c"]), "a b, c");
     }
 }

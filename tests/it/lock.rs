@@ -404,6 +404,8 @@ fn no_verb_shows_what_is_withheld() {
         "status",
         "console",
         "stop",
+        "log",
+        "stats",
         "help",
     ];
     let help = place.run(&["--help"]).stdout;

@@ -19,6 +19,7 @@ mod console;
 mod crash;
 #[cfg(target_os = "linux")]
 mod daemon;
+mod daemon_basics;
 mod demo;
 mod doctor;
 mod ending;
@@ -44,6 +45,8 @@ mod idle;
 mod independent;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod install;
+#[cfg(target_os = "linux")]
+mod journal;
 #[cfg(target_os = "linux")]
 mod life;
 mod lifecycle;
@@ -95,6 +98,7 @@ mod special;
 mod streams;
 #[cfg(unix)]
 mod tasks;
+mod telemetry;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod toolman_activate;

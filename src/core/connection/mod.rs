@@ -23,6 +23,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
+use super::observed;
 use super::session::{ClientSession, Ticket};
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
@@ -203,8 +204,8 @@ impl Connection {
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(self.capabilities()), &params[1..]),
         };
         self.log_request(method);
-        let answer = self.peer.call_for(method, &params, Caller::default(), deadline, read).await;
-        answer.map_err(|error| match error {
+        let asked = self.peer.call_for(method, &params, Caller::default(), deadline, read);
+        observed::timed(self, method, asked).await.map_err(|error| match error {
             CallError::Lost(lost) => lost.into(),
             CallError::Refused(error) => refusal(method, &error),
         })

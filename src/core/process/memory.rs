@@ -47,10 +47,69 @@ pub fn own_memory() -> u64 {
     ProcessTable::now().0.get(&std::process::id()).map_or(0, |process| process.memory)
 }
 
+/// The resident memory of this process in bytes, and its processor time in seconds, where the system tells them at once.
+pub fn own_use() -> (Option<u64>, Option<f64>) {
+    #[cfg(target_os = "linux")]
+    return system::own_use();
+    #[cfg(not(target_os = "linux"))]
+    (None, None)
+}
+
+/// Gives back to the system what this process needed to start and does not need any more. For a process that
+/// does little for a long time, and many of which may run; to be called on its first thread.
+pub fn give_back() {
+    #[cfg(target_os = "linux")]
+    system::give_back();
+}
+
 #[cfg(target_os = "linux")]
 mod system {
+    #![allow(unsafe_code, reason = "the allocator and the stack have no safe interface in std")]
+
     use super::{HashMap, Process};
     use std::fs;
+
+    /// The unit of processor time that Linux shows to programs.
+    const TICKS: f64 = 100.0;
+
+    pub(super) fn own_use() -> (Option<u64>, Option<f64>) {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let memory = kilobytes.and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        // The name of the program, in brackets, may contain anything.
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        let ticks: Vec<f64> =
+            after.split_ascii_whitespace().skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
+        let seconds = (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / TICKS);
+        (memory.map(|kilobytes| kilobytes * 1024), seconds)
+    }
+
+    /// What is left of the stack below the caller, for whatever it calls next.
+    const KEPT_STACK: usize = 64 * 1024;
+    /// How far below that the start may have come. The system keeps far more than this free below the stack
+    /// of the first thread, so nothing else lies there.
+    const DEEPEST_STACK: usize = 4 * 1024 * 1024;
+    /// A multiple of the sizes of pages that there are.
+    const PAGE: usize = 64 * 1024;
+
+    pub(super) fn give_back() {
+        // SAFETY: gives free memory of the allocator back, and touches nothing that is in use.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        let here = 0_u8;
+        let end = (&raw const here as usize - KEPT_STACK) / PAGE * PAGE;
+        // SAFETY: on the first thread this is the unused part of its stack, whose content nobody needs;
+        // pages that are not there are left out.
+        unsafe {
+            if libc::getpid() == libc::gettid() {
+                let start = (end - DEEPEST_STACK) as *mut libc::c_void;
+                libc::madvise(start, DEEPEST_STACK, libc::MADV_DONTNEED);
+            }
+        }
+    }
 
     pub(super) fn processes() -> HashMap<u32, Process> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -148,6 +207,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn memory_can_be_given_back_at_any_time() {
+        let kept = vec![7_u8; 1 << 20];
+        give_back();
+        assert!(kept.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
     #[cfg(unix)]
     fn a_tree_is_all_that_its_supervisor_has() {
         let table = [
@@ -173,5 +239,9 @@ mod tests {
     #[cfg(any(target_os = "linux", windows))]
     fn this_process_takes_some_memory() {
         assert!(own_memory() > 100_000);
+        let (memory, seconds) = own_use();
+        assert!(
+            memory.is_some_and(|bytes| bytes > 100_000) && seconds.is_some_and(|seconds| seconds < 3600.0)
+        );
     }
 }

@@ -138,7 +138,7 @@ pub(super) fn empty(status: StatusCode) -> HttpAnswer {
     answer
 }
 
-fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
+pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> HttpAnswer {
     let mut answer = Response::new(Payload::Whole(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, nothing_here, page, refuse, text, unauthorized, wrong_method,
+    modern_status, nothing_here, page, refuse, text, unauthorized, whole, wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
@@ -20,6 +20,8 @@ use super::plan::{Begun, LegacyCall};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
 use super::{Backend, Caller, HttpServer, body};
+use crate::config::Token;
+use crate::events::metrics::Exposition;
 use crate::text::percent::decode_strictly;
 
 impl<B: Backend> HttpServer<B> {
@@ -87,6 +89,9 @@ impl<B: Backend> HttpServer<B> {
                 Err(()) => return unauthorized(),
             }
         };
+        if path == "/metrics" && self.settings.metrics {
+            return self.metrics(&method, request.headers(), token.as_deref()).await;
+        }
         let toolbox = match path.strip_prefix("/mcp") {
             Some("" | "/") => None,
             Some(rest) => match rest.strip_prefix('/').and_then(segment) {
@@ -114,6 +119,28 @@ impl<B: Backend> HttpServer<B> {
         match state {
             Ok(()) => text(StatusCode::OK, "ready"),
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+        }
+    }
+
+    /// What was counted, for those who may see all of it.
+    async fn metrics(&self, method: &Method, headers: &HeaderMap, token: Option<&Token>) -> HttpAnswer {
+        if token.is_some_and(|token| token.scope.is_some()) {
+            let words = "this token opens certain toolboxes only, and metrics are of all of them";
+            return refuse(StatusCode::FORBIDDEN, words);
+        }
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return wrong_method("GET, HEAD");
+        }
+        let accepts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let as_text = match accepts.flat_map(|value| value.split(',')).any(names_open_metrics) {
+            true => Exposition::OpenMetrics,
+            false => Exposition::Prometheus,
+        };
+        // Many series take a while to write, and no call waits for them.
+        let write = self.backend.metrics(self.sessions.count());
+        match tokio::task::spawn_blocking(move || write(as_text)).await {
+            Ok(page) => whole(StatusCode::OK, as_text.content_type(), page),
+            Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written"),
         }
     }
 
@@ -296,6 +323,13 @@ impl<B: Backend> HttpServer<B> {
     fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> HttpAnswer {
         event_stream(reader, start, self.settings.keep_alive, held)
     }
+}
+
+/// Whether a media type that somebody accepts is OpenMetrics of the version that we write, or of any.
+fn names_open_metrics(accepted: &str) -> bool {
+    let mut parts = accepted.split(';').map(str::trim);
+    let is_type = parts.next() == Some("application/openmetrics-text");
+    is_type && parts.all(|part| part.strip_prefix("version=").is_none_or(|version| version == "1.0.0"))
 }
 
 /// Ends a session that its client has not learnt of.

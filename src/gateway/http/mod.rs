@@ -47,6 +47,7 @@ pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
+use crate::events::metrics::Exposition;
 use crate::protocol::message::{Malformed, Message};
 
 /// Access to the headers for fuzz targets.
@@ -124,6 +125,8 @@ pub trait Backend: Send + Sync + 'static {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send>;
+    /// What was counted, to be written as text beside everything else; there are this many sessions.
+    fn metrics(&self, sessions: usize) -> Box<dyn FnOnce(Exposition) -> String + Send>;
     /// Forgets modern clients that nobody has heard of for this long; called every few seconds.
     fn sweep(&self, idle: Duration);
     /// Handles the shutdown of the server: no more requests come, and subscriptions end with their completion
@@ -157,6 +160,8 @@ pub struct Settings {
     pub kept_bytes: usize,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
+    /// Whether `/metrics` is served.
+    pub metrics: bool,
     /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
 }
@@ -175,6 +180,7 @@ impl Settings {
             kept_for: Duration::from_secs(5 * 60),
             kept_bytes: 64 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
+            metrics: false,
             rules,
         }
     }

@@ -299,6 +299,11 @@ impl<S> Sessions<S> {
         Some(session)
     }
 
+    /// How many sessions there are.
+    pub(super) fn count(&self) -> usize {
+        self.table.lock().len()
+    }
+
     /// Ends a session. Returns `false` if it had already ended.
     pub(super) fn remove(&self, session: &HttpSession<S>) -> bool {
         let removed = self.table.lock().remove(&session.id).is_some();

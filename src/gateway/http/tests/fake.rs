@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::PATIENCE;
 use crate::core::reply::Batch;
 use crate::core::route::{OutgoingKind, Route};
+use crate::events::metrics::Exposition;
 use crate::gateway::http::{Backend, Caller, Outgoing, Sink};
 use crate::protocol::message::{Malformed, Message, Request};
 
@@ -209,6 +210,10 @@ impl Backend for Shared {
         let token = caller.token.map_or_else(|| "anybody".to_owned(), |token| token.name.clone());
         let id = self.0.run(&token, message, stream);
         Box::new(Cancel(self.0.clone(), id))
+    }
+
+    fn metrics(&self, sessions: usize) -> Box<dyn FnOnce(Exposition) -> String + Send> {
+        Box::new(move |as_text| format!("{sessions} sessions as {as_text:?}"))
     }
 
     fn sweep(&self, _: std::time::Duration) {}
