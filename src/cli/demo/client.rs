@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -16,7 +17,7 @@ use crate::core::process::{Control, Launch, Launcher, Stdin, Stdout};
 /// The longest that any request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest that a gateway may take to end by itself.
-const FAREWELL: Duration = Duration::from_secs(5);
+pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A connection to a gateway of its own, which ends with the connection.
 pub(super) struct Client {
@@ -52,8 +53,8 @@ struct Message {
 }
 
 impl Client {
-    /// Starts the gateway.
-    pub(super) fn start(launcher: &Launcher, launch: &Launch) -> io::Result<Self> {
+    /// Starts the gateway. It is gone once `alive` is dropped.
+    pub(super) fn start(launcher: &Launcher, launch: &Launch, alive: mpsc::Sender<()>) -> io::Result<Self> {
         let child = launcher.spawn(launch)?;
         let stderr = Arc::new(Mutex::new(String::new()));
         let (kept, mut pipe) = (stderr.clone(), child.stderr);
@@ -62,6 +63,7 @@ impl Client {
             while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
                 kept.lock().push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
+            drop(alive);
         });
         let stdout = BufReader::new(child.stdout).lines();
         Ok(Self { stdin: child.stdin, stdout, stderr, reader, control: child.control, last_id: 0 })

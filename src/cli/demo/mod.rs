@@ -15,6 +15,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::failure::{Failure, Manner};
 use super::screen::Screen;
@@ -25,7 +27,7 @@ use crate::core::process::Launcher;
 use crate::known_clients::{CLIENTS, KnownClient};
 use crate::tokens;
 use catalogue::CatalogueServer;
-use client::Client;
+use client::{Client, FAREWELL};
 use page::{Page, grouped};
 
 /// The task that is solved in every mode.
@@ -39,6 +41,8 @@ struct Stage<'a> {
     executable: &'a Path,
     directory: &'a Path,
     launcher: Launcher,
+    /// Each running gateway has a clone.
+    alive: mpsc::Sender<()>,
     world: &'a World,
 }
 
@@ -67,16 +71,18 @@ fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Wri
     let outcome = runtime.block_on(async {
         let interrupted = load::signal()?;
         let directory = Directory::new()?;
+        let (alive, mut all_gone) = mpsc::channel(1);
         let mut stage = Stage {
             page: Page { out, colour: screen.colour, unicode: screen.terminal && screen.unicode, wire },
             servers: catalogue::servers(),
             executable: &executable,
             directory: &directory.0,
             launcher: Launcher::new(),
+            alive,
             world,
         };
         // A story that is dropped halfway takes its gateway with it.
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = async {
                 let total = stage.count()?;
                 match face {
@@ -86,7 +92,11 @@ fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Wri
                 stage.say_what_next(face)
             } => outcome,
             () = interrupted => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
-        }
+        };
+        // What a gateway writes while it ends must not outlive the directory.
+        drop(stage);
+        let _ = timeout(FAREWELL, all_gone.recv()).await;
+        outcome
     });
     match outcome {
         Ok(()) => Ok(0),
@@ -211,7 +221,7 @@ impl Stage<'_> {
             inherit_env: Vec::new(),
         };
         let launch = self.launcher.prepare(&command, &self.world.vars, self.directory).await;
-        Client::start(&self.launcher, &launch.map_err(io::Error::other)?)
+        Client::start(&self.launcher, &launch.map_err(io::Error::other)?, self.alive.clone())
     }
 }
 
