@@ -155,6 +155,7 @@ async fn accept(
 ) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
+            // Without descriptors nothing can be accepted until somebody has gone.
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };

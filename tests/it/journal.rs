@@ -203,15 +203,16 @@ fn a_reload_switches_it_on_and_off() {
     until(&gateway.lab, "on", |lines| lines.iter().any(|line| line["kind"] == "reload"));
     gateway.use_tool("a", "echo", "{}").text();
     until(&gateway.lab, "written", |lines| lines.iter().any(|line| line["kind"] == "call"));
-    write(&gateway, &config);
-    let mut quiet = 0;
-    gateway.until("off", |gateway| {
-        let before = of_kind(&gateway.lab, "call").len();
-        gateway.use_tool("a", "echo", "{}").text();
-        std::thread::sleep(std::time::Duration::from_millis(150));
-        quiet += 1;
-        of_kind(&gateway.lab, "call").len() == before && quiet > 1
-    });
+    // A toolbox that only the new file has tells that it is in force.
+    let mut off = config;
+    off["toolboxes"]["more"] = json!({"description": "More", "mcpServers": {}});
+    write(&gateway, &off);
+    gateway.until("off", |gateway| !gateway.call("open_toolbox", json!({"toolbox_name": "more"})).is_error());
+    gateway.use_tool("a", "echo", "{}").text();
+    // An orderly end writes everything that there is to write.
+    gateway.close();
+    assert!(gateway.wait().success());
+    assert_eq!(of_kind(&gateway.lab, "call").len(), 1);
 }
 
 #[test]
@@ -335,6 +336,7 @@ fn files_are_private_and_a_killed_gateway_loses_little() {
     for _ in 0..20 {
         gateway.use_tool("a", "echo", "{}").text();
     }
+    // What is older than this is on the disk.
     std::thread::sleep(std::time::Duration::from_millis(200));
     gateway.ends_by_hand();
     signal(gateway.pid(), "KILL");
