@@ -368,6 +368,10 @@ pub struct Prints {
     /// The fingerprint of what the list of tools says about these things; `None` if it says
     /// nothing.
     pub catalog: Option<u64>,
+    /// What the list of tools says about the things, one text after the other.
+    told: String,
+    /// The end offset of each of these texts; empty if it says nothing.
+    told_ends: Vec<u32>,
 }
 
 /// The definitions of a shelf as clients see them.
@@ -479,16 +483,17 @@ impl Shelf {
 
 impl Prints {
     /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing with this
-    /// definition, if it says anything.
+    /// definition, if it says anything; a face says something about every thing of a kind, or about none.
     pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
         let (shelf, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
-        let (mut catalog, mut is_told) = (hasher(), false);
+        let (mut catalog, mut told, mut told_ends) = (hasher(), String::new(), Vec::new());
         let mut print = |item: &ExposedItem| {
             if let Some(text) = tells(item.own.raw()) {
-                is_told = true;
                 catalog.write(item.name.as_bytes());
                 catalog.write(text.as_bytes());
+                told.push_str(&text);
+                told_ends.push(told.len() as u32);
             }
             let mut hasher = hasher();
             hasher.write(item.name.as_bytes());
@@ -497,7 +502,17 @@ impl Prints {
             hasher.finish()
         };
         let items = shelf.items.iter().map(&mut print).collect();
-        Self { items, catalog: is_told.then(|| catalog.finish()) }
+        let catalog = (!told_ends.is_empty()).then(|| catalog.finish());
+        told.shrink_to_fit();
+        Self { items, catalog, told, told_ends }
+    }
+
+    /// What the list of tools says about one of the shelf's things.
+    pub fn told(&self, item: &ExposedItem) -> &str {
+        let at = item.at as usize;
+        let Some(end) = self.told_ends.get(at) else { return "" };
+        let start = at.checked_sub(1).map_or(0, |before| self.told_ends[before]);
+        &self.told[start as usize..*end as usize]
     }
 }
 

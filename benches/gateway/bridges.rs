@@ -20,6 +20,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::roles::Era;
 use crate::scene;
 
 /// Answers every request with the same bytes, its body unread but for its end.
@@ -55,9 +56,9 @@ struct Answer<'a> {
 type Waiting = Arc<Mutex<(u64, HashMap<u64, oneshot::Sender<Bytes>>)>>;
 
 /// Reads a request, gives it an id of its own, writes it to an upstream's stdin, and answers with what comes back.
-pub(crate) fn bridge() {
-    serve(async || {
-        let mut command = tokio::process::Command::from(scene::upstream(1));
+pub(crate) fn bridge(era: Era) {
+    serve(async move || {
+        let mut command = tokio::process::Command::from(scene::upstream_of(era, 1));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

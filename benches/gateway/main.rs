@@ -6,12 +6,15 @@
 
 mod bridges;
 mod calls;
+mod cells;
 mod client;
+mod contest;
 mod daemon;
 mod footprint;
 mod http;
 mod inside;
 mod limits;
+mod lists;
 mod model;
 mod opening;
 mod roles;
@@ -48,8 +51,10 @@ fn main() {
     let began = Instant::now();
     for (name, group) in [
         ("calls", calls::measure as fn(Effort)),
+        ("cells", cells::measure),
         ("flatness", calls::flatness),
         ("opening", opening::measure),
+        ("lists", lists::measure),
         ("model", model::measure),
         ("http", http::measure),
         ("footprint", footprint::measure),

@@ -6,6 +6,7 @@
 //! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -130,6 +131,8 @@ pub struct View {
     pub remembered: [HashMap<Arc<str>, bool>; 2],
     /// The pages that results named, and the group and server of each result.
     named_pages: Recent<Vec<Origin>>,
+    /// What a face made of the whole view, until the view changes.
+    prepared: RefCell<Option<(Look, Arc<str>)>>,
 }
 
 /// A group and a server in it. The pair stays valid when the file puts another upstream there.
@@ -225,6 +228,11 @@ impl Entry {
         let shelf = self.exposed.of(kind);
         let adapted = &shelf.adapted[form][usize::from(look.as_host)];
         adapted.get_or_init(|| adapt::tools(shelf, rendered, shown)).as_ref().unwrap_or(rendered)
+    }
+
+    /// What the list of tools says about a thing.
+    pub fn told(&self, face: &dyn Exposure, kind: Kind, item: &ExposedItem) -> &str {
+        self.prints(face, kind).told(item)
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
@@ -334,6 +342,25 @@ impl Target {
 }
 
 impl View {
+    /// What `make` makes of the whole view for those who look like this; it is kept until the view changes, for those
+    /// who looked last.
+    pub fn prepared(&self, look: Look, make: impl FnOnce() -> String) -> Arc<str> {
+        if let Some((for_whom, text)) = &*self.prepared.borrow()
+            && *for_whom == look
+        {
+            return text.clone();
+        }
+        let text: Arc<str> = make().into();
+        *self.prepared.borrow_mut() = Some((look, text.clone()));
+        text
+    }
+
+    /// Notes that the view is about to change.
+    pub(super) fn changes(&mut self) -> &mut Self {
+        self.prepared.take();
+        self
+    }
+
     /// The entries of a group, in the order of listing.
     pub fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.entries.values().filter(move |entry| &*entry.upstream.group == group)

@@ -172,7 +172,7 @@ impl Workspace {
 
     /// Changes the view. Nobody is told yet.
     pub fn change<R>(&self, change: impl FnOnce(&mut View) -> R) -> R {
-        change(&mut self.view.lock())
+        change(self.view.lock().changes())
     }
 
     /// Whether an upstream is in the view.

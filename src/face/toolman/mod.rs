@@ -272,7 +272,11 @@ impl Toolman {
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    fn activate_tool(&self, view: &View, look: Look) -> String {
+    fn activate_tool(&self, view: &View, look: Look) -> Arc<str> {
+        view.prepared(look, || self.write_activate_tool(view, look))
+    }
+
+    fn write_activate_tool(&self, view: &View, look: Look) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -392,8 +396,11 @@ impl Toolman {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(self, view, *kind, entry, item, look.from_start));
-                    text.push('\n');
+                    let active = match look.from_start {
+                        true => item.starts_active,
+                        false => view.is_active(*kind, item),
+                    };
+                    write_row(&mut text, active, &item.name, entry.told(self, *kind, item));
                 }
             }
         }
@@ -560,26 +567,16 @@ fn counted(count: usize, what: &str) -> Option<String> {
     }
 }
 
-/// One line of the catalog. No name or description can forge another line: a name that looks like a mark or a
+/// Appends one line of the catalog. No name or description can forge another line: a name that looks like a mark or a
 /// title stands in quotes.
-fn row(
-    face: &Toolman,
-    view: &View,
-    kind: Kind,
-    entry: &Entry,
-    item: &ExposedItem,
-    from_start: bool,
-) -> String {
-    let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
-    let marker = if active { "* " } else { "" };
-    let mut name = one_line(&item.name);
-    if name.starts_with(['*', '"']) || name.ends_with(':') {
-        name = quote(&name);
-    }
-    match &*about(kind, entry.rendered(face, kind).definition(item)) {
-        "" => format!("{marker}{name}"),
-        about => format!("{marker}{name}: {about}"),
-    }
+fn write_row(text: &mut String, active: bool, name: &str, about: &str) {
+    let name = one_line(name);
+    let name = match name.starts_with(['*', '"']) || name.ends_with(':') {
+        true => quote(&name),
+        false => name,
+    };
+    let (mark, colon) = (if active { "* " } else { "" }, if about.is_empty() { "" } else { ": " });
+    text.extend([mark, &*name, colon, about, "\n"]);
 }
 
 /// The catalog's text about an item: its description or, for a resource without one, the resource's name.
