@@ -84,7 +84,7 @@ pub(super) fn tools(shelf: &Shelf, rendered: &Rendered, shown: fn(&str) -> Cow<'
         return None;
     }
     let mut differs = false;
-    let adapted = Rendered::new(shelf, Some(rendered), |_, definition, out| {
+    let adapted = rendered.again(shelf, |_, definition, out| {
         let adapted = shown(definition.raw());
         differs |= matches!(adapted, Cow::Owned(_));
         out.extend_from_slice(adapted.as_bytes());

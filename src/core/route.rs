@@ -57,6 +57,9 @@ impl OutgoingKind<'_> {
 /// Only a session of the daemon gets there: over stdio, upstreams are not read while that much waits.
 const MOST_UNREAD: usize = 16 * 1024 * 1024;
 
+/// The size of a message that needs no more memory than it begins with.
+const SHORT: usize = 256;
+
 /// The way that messages to a client take.
 #[derive(Clone)]
 pub enum Route {
@@ -75,7 +78,7 @@ impl Route {
             Self::Pipe(out) if kind.is_passing() && out.held() > MOST_UNREAD => false,
             Self::Pipe(out) => out.push(write),
             Self::Stream(sink) => {
-                let mut bytes = Vec::new();
+                let mut bytes = Vec::with_capacity(SHORT);
                 write(&mut bytes);
                 bytes.is_empty() || sink.send(Outgoing { kind, bytes })
             }

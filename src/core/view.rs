@@ -17,10 +17,10 @@ use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
 use crate::catalog::{
-    Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
+    Definition, Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
 };
 use crate::hash::HashMap;
-use crate::json::{Node, quote};
+use crate::json::quote;
 use crate::protocol::era::ClientHello;
 use crate::text::one_line;
 
@@ -37,7 +37,7 @@ pub trait Exposure {
         None
     }
     /// Appends the definition as clients see it.
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>);
+    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>);
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
@@ -177,7 +177,7 @@ impl Entry {
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
         let shelf = self.exposed.of(kind);
         shelf.rendered.get_or_init(|| {
-            Rendered::new(shelf, None, |item, definition, out| {
+            Rendered::new(shelf, kind, |item, definition, out| {
                 face.render(&self.upstream, kind, &item.name, definition, out);
             })
         })
@@ -192,7 +192,7 @@ impl Entry {
         }
         let shelf = self.exposed.of(kind);
         shelf.for_hosts.get_or_init(|| {
-            Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
+            plain.again(shelf, |item, definition, out| match kind {
                 Kind::Tool => {
                     let exposed = exposed(definition.raw().into(), &mut |uri| pages[uri].clone());
                     out.extend_from_slice(exposed.as_bytes());

@@ -280,7 +280,7 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Items, Kind, NameLimits};
+    use crate::catalog::{Definition, Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
     use crate::protocol::era::{ClientHello, Version};
@@ -293,7 +293,7 @@ mod tests {
             format!("{}_{key}", upstream.group)
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 

@@ -606,7 +606,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::catalog::NameLimits;
+    use crate::catalog::{Definition, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
@@ -622,7 +622,7 @@ mod tests {
             key.to_owned()
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 

@@ -366,11 +366,10 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Replaces line breaks by spaces. In valid JSON they occur only between tokens, because strings escape them.
-fn unbreak(bytes: &mut [u8]) {
-    for byte in bytes {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+pub fn unbreak(mut bytes: &mut [u8]) {
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
+        bytes[at] = b' ';
+        bytes = &mut bytes[at + 1..];
     }
 }
 

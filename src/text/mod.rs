@@ -13,7 +13,22 @@ pub fn plain(text: &str) -> String {
 
 /// Plain text on one line, with runs of white space replaced by one space.
 pub fn one_line(text: &str) -> String {
+    if is_one_line(text.as_bytes()) {
+        return text.to_owned();
+    }
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether this is one line of plain ASCII already, with single spaces between words.
+fn is_one_line(text: &[u8]) -> bool {
+    let mut after_space = true;
+    let fits = text.iter().all(|byte| {
+        let is_space = *byte == b' ';
+        let fits = byte.is_ascii_graphic() || is_space && !after_space;
+        after_space = is_space;
+        fits
+    });
+    fits && (text.is_empty() || !after_space)
 }
 
 /// The names on one line, separated by commas.

@@ -14,7 +14,7 @@ use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
 use super::{SearchResult, Viewer, find, name_limits, reading};
-use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
+use crate::catalog::{Definition, ExposedItem, Kind, NameLimits, nearest};
 use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
@@ -705,8 +705,8 @@ impl Exposure for Toolman {
         if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
 
-    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        definition.write_with(out, &[(kind.key(), Some(&*quote(name)))]);
+    fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
+        definition.write_named(out, &quote(name));
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {

@@ -264,7 +264,7 @@ impl<B: Backend> HttpServer<B> {
                 return closing(refuse(status, words));
             }
         };
-        let begun = self.begin(&head.headers, caller, &message, stale);
+        let begun = self.begin((&head.headers, accepted), caller, &message, stale);
         // A call may take a long time, and its text is not needed any more.
         drop(message);
         match begun {

@@ -45,7 +45,7 @@ pub(super) use self::guard::{Guard, authenticate, bearer, single};
 pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::{is_json, mirror};
 use self::sessions::Sessions;
-use crate::config::{Serving, Token};
+use crate::config::{Secret, Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
 use crate::events::metrics::Exposition;
 use crate::protocol::message::{Malformed, Message};
@@ -84,10 +84,13 @@ pub struct Caller {
 }
 
 impl Caller {
+    fn secret(&self) -> Option<&Secret> {
+        self.token.as_ref().map(|token| &token.token)
+    }
+
     /// Whether both are the same caller on the same path.
     fn is_same(&self, other: &Self) -> bool {
-        let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
-        self.toolbox == other.toolbox && secret(self) == secret(other)
+        self.toolbox == other.toolbox && self.secret() == other.secret()
     }
 }
 

@@ -74,7 +74,7 @@ impl<B: Backend> HttpServer<B> {
     /// session. It does not apply to modern messages, for which sessions do not matter.
     pub(super) fn begin(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         body: &[u8],
         lost: Option<Denied>,
@@ -91,9 +91,9 @@ impl<B: Backend> HttpServer<B> {
         let modern = modern? || says_modern(headers);
         match posted? {
             Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
-            Posted::Batch(array) => self.begin_batch(headers, &caller, array),
-            Posted::Message(message) if modern => self.begin_modern(headers, caller, message),
-            Posted::Message(Message::Request(request)) => self.begin_legacy(headers, caller, request),
+            Posted::Batch(array) => self.begin_batch((headers, accepted), &caller, array),
+            Posted::Message(message) if modern => self.begin_modern((headers, accepted), caller, message),
+            Posted::Message(Message::Request(request)) => self.begin_legacy((headers, accepted), caller, request),
             Posted::Message(one_way) => {
                 let session = self.live_session(headers, &caller)?;
                 let _busy = session.busy();
@@ -105,11 +105,10 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_modern(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         message: Message<'_>,
     ) -> Result<Begun<B::Legacy>, Denied> {
-        let accepted = Accepted::read(headers);
         match &message {
             Message::Response { .. } => return Err(invalid("in this version clients send no responses")),
             Message::Notification { .. } => {
@@ -141,7 +140,7 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_legacy(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         request: Request<'_>,
     ) -> Result<Begun<B::Legacy>, Denied> {
@@ -155,7 +154,7 @@ impl<B: Backend> HttpServer<B> {
             return Ok(Begun::Done(draining()));
         }
         let begin = |session: Arc<HttpSession<B::Legacy>>, request| {
-            let call = self.open_stream(session, Accepted::read(headers));
+            let call = self.open_stream(session, accepted);
             let writer = Arc::new(Writer(call.stream.clone()));
             self.backend.legacy(&call.session.backend, Message::Request(request), writer);
             call
@@ -168,7 +167,7 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_batch(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: &Caller,
         array: Node<'_>,
     ) -> Result<Begun<B::Legacy>, Denied> {
@@ -187,7 +186,7 @@ impl<B: Backend> HttpServer<B> {
         if self.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        let call = self.open_stream(session, Accepted::read(headers));
+        let call = self.open_stream(session, accepted);
         let writer = Arc::new(Writer(call.stream.clone()));
         self.backend.legacy_batch(&call.session.backend, messages, writer);
         Ok(Begun::Legacy(call))

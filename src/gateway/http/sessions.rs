@@ -5,7 +5,7 @@
 //!                  └── idle too long, or gives way when there are too many ────────────────────────▶ ended
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::budget::Budget;
 use super::stream::{Pushed, Reader, Stream};
 use super::{Caller, Sink};
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::hash::HashMap;
 use crate::protocol::era::Version;
 use crate::text::digest::hex;
 

@@ -23,6 +23,7 @@ use super::Sink;
 use super::budget::{Account, Budget, Claim};
 use super::headers::Accepted;
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::json::unbreak;
 
 /// The number of bytes of events that a stream keeps for a returning reader.
 pub(super) const KEPT: usize = 1024 * 1024;
@@ -190,7 +191,7 @@ impl Stream {
                     OutgoingKind::Error(code) => Some(code),
                     _ => None,
                 };
-                into_single_line(&mut bytes);
+                unbreak(&mut bytes);
                 state.answer = Some(LoneAnswer { body: bytes.into(), error });
                 return Pushed::Read;
             }
@@ -209,7 +210,7 @@ impl Stream {
                 return Pushed::Nowhere;
             }
         }
-        into_single_line(&mut bytes);
+        unbreak(&mut bytes);
         let event = self.event(state.backlog.end(), &bytes);
         state.backlog.push(event);
         state.trim();
@@ -493,16 +494,6 @@ impl Sink for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.0.finish();
-    }
-}
-
-/// Replaces line breaks by spaces. In valid JSON they occur only between tokens, and in an event they would
-/// end a line.
-fn into_single_line(message: &mut [u8]) {
-    if memchr::memchr2(b'\n', b'\r', message).is_some() {
-        for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-            *byte = b' ';
-        }
     }
 }
 
