@@ -441,14 +441,14 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
 pub struct Exposed {
-    shelves: [Shelf; 4],
+    kinds: [KindItems; 4],
     /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
     pages: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// The things of one kind under their exposed names.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct KindItems {
     items: Vec<ExposedItem>,
     /// Indexes into `items`, by the upstream's own name.
     by_key: HashMap<Arc<str>, usize>,
@@ -465,7 +465,7 @@ pub struct Shelf {
     pub(super) prints: OnceLock<Prints>,
 }
 
-/// Fingerprints of the things on a shelf, which tell whether a list has changed.
+/// Fingerprints of the things of one kind, which tell whether a list has changed.
 #[derive(Debug)]
 pub struct Prints {
     /// The fingerprint of each thing under its exposed name.
@@ -479,7 +479,7 @@ pub struct Prints {
     told_ends: Vec<u32>,
 }
 
-/// The definitions of a shelf as clients see them.
+/// The definitions of one kind as clients see them.
 #[derive(Debug, Default)]
 pub struct Rendered {
     /// The definitions separated by commas, ready for a list.
@@ -499,14 +499,14 @@ pub struct ExposedItem {
     pub own: Item,
     /// Whether the thing is active until somebody switches it by hand.
     pub starts_active: bool,
-    /// The index on the shelf.
+    /// The index among the things of its kind.
     pub(super) at: u32,
 }
 
 impl Exposed {
     /// The things of this kind.
-    pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.shelves[kind as usize]
+    pub fn of(&self, kind: Kind) -> &KindItems {
+        &self.kinds[kind as usize]
     }
 
     /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
@@ -527,17 +527,17 @@ impl Exposed {
                 && one.starts_active == other.starts_active
                 && one.own.is(&other.own)
         };
-        let same_shelf = |(one, other): (&Shelf, &Shelf)| {
+        let same_kind = |(one, other): (&KindItems, &KindItems)| {
             one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
         };
-        self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
+        self.pages == other.pages && self.kinds.iter().zip(&other.kinds).all(same_kind)
     }
 
     /// Reserves memory for this many more things.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.shelves[kind as usize];
-        shelf.items.reserve_exact(count);
-        shelf.by_key.reserve(count);
+        let things = &mut self.kinds[kind as usize];
+        things.items.reserve_exact(count);
+        things.by_key.reserve(count);
     }
 
     /// Adds a thing.
@@ -549,11 +549,11 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.shelves[kind as usize];
-        shelf.inactive += usize::from(!starts_active);
-        let at = shelf.items.len();
-        shelf.by_key.insert(own.key.clone(), at);
-        shelf.items.push(ExposedItem { name, full, own: own.clone(), starts_active, at: at as u32 });
+        let things = &mut self.kinds[kind as usize];
+        things.inactive += usize::from(!starts_active);
+        let at = things.items.len();
+        things.by_key.insert(own.key.clone(), at);
+        things.items.push(ExposedItem { name, full, own: own.clone(), starts_active, at: at as u32 });
     }
 }
 
@@ -569,8 +569,8 @@ impl ExposedItem {
     }
 }
 
-impl Shelf {
-    /// Whether everything on the shelf starts active.
+impl KindItems {
+    /// Whether all things of the kind start active.
     pub fn all_active(&self) -> bool {
         self.inactive == 0
     }
@@ -587,10 +587,10 @@ impl Shelf {
 }
 
 impl Prints {
-    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing with this
+    /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing with this
     /// definition, if it says anything; a face says something about every thing of a kind, or about none.
     pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
-        let (shelf, pages) = (exposed.of(kind), &exposed.pages);
+        let (things, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut told, mut told_ends) = (hasher(), String::new(), Vec::new());
         let mut print = |item: &ExposedItem| {
@@ -606,13 +606,13 @@ impl Prints {
             item.own.pages().for_each(|page| hasher.write(pages[page].as_bytes()));
             hasher.finish()
         };
-        let items = shelf.items.iter().map(&mut print).collect();
+        let items = things.items.iter().map(&mut print).collect();
         let catalog = (!told_ends.is_empty()).then(|| catalog.finish());
         told.shrink_to_fit();
         Self { items, catalog, told, told_ends }
     }
 
-    /// What the list of tools says about one of the shelf's things.
+    /// What the list of tools says about one of these things.
     pub fn told(&self, item: &ExposedItem) -> &str {
         let at = item.at as usize;
         let Some(end) = self.told_ends.get(at) else { return "" };
@@ -622,38 +622,38 @@ impl Prints {
 }
 
 impl Rendered {
-    /// Renders every thing on a shelf, in order, from its definition.
+    /// Renders every thing of one kind, in order, from its definition.
     pub(super) fn new(
-        shelf: &Shelf,
+        things: &KindItems,
         kind: Kind,
         render: impl Fn(&ExposedItem, Definition<'_>, &mut Vec<u8>),
     ) -> Self {
-        Self::written(shelf, |item, out| render(item, Definition { kind, item: &item.own }, out))
+        Self::written(things, |item, out| render(item, Definition { kind, item: &item.own }, out))
     }
 
-    /// Renders every thing on a shelf, in order, from an earlier rendering.
+    /// Renders every thing of one kind, in order, from an earlier rendering.
     pub(super) fn again(
         &self,
-        shelf: &Shelf,
+        things: &KindItems,
         mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
     ) -> Self {
         let mut scanner = Scanner::default();
-        Self::written(shelf, |item, out| {
+        Self::written(things, |item, out| {
             let definition = self.definition(item);
             render(item, scanner.scan_str(definition).expect("definitions are valid JSON").root(), out);
         })
     }
 
-    fn written(shelf: &Shelf, mut write: impl FnMut(&ExposedItem, &mut Vec<u8>)) -> Self {
-        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
-        for item in &shelf.items {
+    fn written(things: &KindItems, mut write: impl FnMut(&ExposedItem, &mut Vec<u8>)) -> Self {
+        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(things.items.len()));
+        for item in &things.items {
             if item.at > 0 {
                 text.push(b',');
             }
             write(item, &mut text);
             // As much as all of them take if they are like the first.
             if item.at == 0 {
-                text.reserve_exact((text.len() + text.len() / 16) * (shelf.items.len() - 1));
+                text.reserve_exact((text.len() + text.len() / 16) * (things.items.len() - 1));
             }
             ends.push(text.len() as u32);
         }
@@ -666,7 +666,7 @@ impl Rendered {
         &self.text
     }
 
-    /// The definition of one of the shelf's items.
+    /// The definition of one of the things.
     pub fn definition(&self, item: &ExposedItem) -> &str {
         let at = item.at as usize;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before] as usize + 1);

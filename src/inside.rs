@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::config;
 use crate::config::Serving;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::events::environment::Telemetry;
@@ -63,7 +63,7 @@ fn gateway(file: &Path, shim: impl Into<PathBuf>) -> (Arc<Gateway>, Serving) {
         panic!("a good file")
     };
     let events = Hub::new(
-        Face::Workbench,
+        FaceKind::Workbench,
         Some(journal::directory(&file.with_extension("state"))),
         Telemetry::default(),
     );
