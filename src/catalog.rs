@@ -137,7 +137,8 @@ impl Item {
             Err(Duplicate) => (keys.map(|key| definition.get(key)), true),
         };
         let [key, description, meta] = members;
-        let [description, meta] = [description, meta].map(|member| member.map_or(0..0, |own| place(own.raw())));
+        let [description, meta] =
+            [description, meta].map(|member| member.map_or(0..0, |own| place(own.raw())));
         let key = key.expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
@@ -796,6 +797,39 @@ mod tests {
             read(Kind::Prompt, "{}").unwrap_err(),
             "answered `prompts/list` without a list of prompts"
         );
+    }
+
+    #[test]
+    fn what_is_rendered_from_places_is_what_would_be_rendered_from_a_reading() {
+        for definition in [
+            r#"{"name":"a","inputSchema":{}}"#,
+            r#"{"_meta":{"x":1},"description":"d","name":"a"}"#,
+            r#"{"description":"d","name":"a","_meta":{}}"#,
+            r#"{ "inputSchema" : { "description" : "not this one" } , "name" : "a" }"#,
+            "{\n  \"name\": \"a\",\r\n  \"description\": \"d\"\n}",
+            r#"{"n\u0061me":"a","description":"d"}"#,
+            r#"{"name":"a","x":1,"name":"b"}"#,
+            r#"{"name":"a","Description":"c","description":"d"}"#,
+            r#"{"name":"a","_meta":{},"_meta":{"x":1}}"#,
+        ] {
+            let mut scanner = Scanner::default();
+            let node = scanner.scan_str(definition).unwrap().root();
+            let item = Item::new(Kind::Tool, &definition.into(), definition, node);
+            let place = Definition { kind: Kind::Tool, item: &item };
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            place.write_tool(&mut out, &["\"", "n\""], &["\"e\""], &["{", "}"]);
+            node.write_with(
+                &mut expected,
+                &[("name", Some("\"n\"")), ("description", Some("\"e\"")), ("_meta", Some("{}"))],
+            );
+            assert_eq!(String::from_utf8(out), String::from_utf8(expected), "{definition}");
+            let raw = |key| node.get(key).map(Node::raw);
+            assert_eq!((place.description(), place.meta()), (raw("description"), raw("_meta")));
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            place.write_named(&mut out, "\"n\"");
+            node.write_with(&mut expected, &[("name", Some("\"n\""))]);
+            assert_eq!(out, expected, "{definition}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ const DYNAMIC: usize = 3;
 /// Everything over HTTP.
 pub(crate) fn measure(effort: Effort) {
     calls(effort);
+    fronts(effort);
     flatness(effort);
     sessions();
     half_open();
@@ -82,6 +83,33 @@ fn calls(effort: Effort) {
             ],
         );
     }
+}
+
+/// What more threads that speak HTTP bring to a minimal bridge: as much as they could bring to any.
+fn fronts(effort: Effort) {
+    const FRONTS: [&str; 3] = ["1", "2", "4"];
+    let mut contestants: Vec<_> = FRONTS
+        .into_iter()
+        .map(|fronts| {
+            let server = Rc::new(Server::start(scene::role(&["bridge", Era::Legacy.name(), fronts])));
+            let session = Session::stateless(server.address, Era::Legacy);
+            Contestant::new(fronts, Visit { server, session }, Way::Plain, ONE)
+        })
+        .collect();
+    let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
+    let row = |(at, contestant): (usize, &Contestant)| {
+        vec![
+            contestant.name.clone(),
+            format!("{:.0}", rounds.of(at, |sample| sample.throughput[2])),
+            format!("{:.2}", rounds.ratio(at, 0, |sample| sample.throughput[2])),
+            format!("{:.2}", rounds.of(at, |sample| sample.cpu[2])),
+            format!("{:.2}", rounds.ratio(at, 0, |sample| sample.cpu[2])),
+        ]
+    };
+    let rows: Vec<_> = contestants.iter().enumerate().map(row).collect();
+    let head = ["front threads", "calls/s, 64 in flight", "×", "CPU µs/call", "×"];
+    let note = "Each accepts, reads and answers on a listener of its own; one thread speaks to the server. The client and the server need their share of the same cores.";
+    table::print("More threads for HTTP, tried with the bridge", note, &head, &rows);
 }
 
 /// One call among many tools, upstreams and clients, beside one among one of each.

@@ -17,6 +17,7 @@ mod limits;
 mod lists;
 mod model;
 mod opening;
+mod peers;
 mod roles;
 mod scene;
 mod system;
@@ -57,6 +58,7 @@ fn main() {
         ("lists", lists::measure),
         ("model", model::measure),
         ("http", http::measure),
+        ("peers", peers::measure),
         ("footprint", footprint::measure),
         ("daemon", daemon::measure),
     ] {

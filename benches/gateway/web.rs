@@ -35,6 +35,19 @@ impl Server {
         Self { child, address: address.unwrap_or_else(|| panic!("no address: {line}")) }
     }
 
+    /// Starts one that listens where it was told to, and waits until it does.
+    pub(crate) fn at(mut command: Command, address: SocketAddr) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the server starts");
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(matches!(child.try_wait(), Ok(None)), "it has ended: {command:?}");
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not listen: {command:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { child, address }
+    }
+
     /// Of the process that was started.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

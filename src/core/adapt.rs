@@ -192,7 +192,8 @@ mod tests {
                 exposed.push(Kind::Tool, &item, item.key.clone(), None, true);
             }
             let things = exposed.of(Kind::Tool);
-            let list = Rendered::new(things, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
+            let list =
+                Rendered::new(things, Kind::Tool, |_, _, out| out.extend_from_slice(definition.as_bytes()));
             let adapted = tools(things, &list, tool);
             let adapted = adapted.as_ref().map(|adapted| adapted.text());
             assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());

@@ -37,7 +37,14 @@ pub trait Exposure {
         None
     }
     /// Appends the definition as clients see it.
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>);
+    fn render(
+        &self,
+        upstream: &Upstream,
+        kind: Kind,
+        name: &str,
+        definition: Definition<'_>,
+        out: &mut Vec<u8>,
+    );
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)

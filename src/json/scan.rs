@@ -99,6 +99,10 @@ impl Scanner {
     /// Forgets the last text and finds where the next value begins.
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
+        // A call has about as many.
+        if self.members.capacity() == 0 {
+            self.members.reserve(16);
+        }
         self.members.shrink_to(KEPT_MEMBERS);
         self.outer_levels.clear();
         self.depth = 0;

@@ -66,6 +66,10 @@ mod tests {
     #[test]
     fn forged_rows_are_flattened() {
         assert_eq!(one_line("a\n* fake_tool\u{202e}\u{1b}[31m  b "), "a * fake_tool [31m b");
+        for (text, line) in [("", ""), (" ", ""), ("a", "a"), ("a b", "a b"), ("a  b", "a b"), (" a", "a")] {
+            assert_eq!((one_line(text), one_line(&format!("{text} "))), (line.to_owned(), line.to_owned()));
+        }
+        assert_eq!(one_line("a\u{7f}ä\tb"), "a ä b");
         assert_eq!(plain("  at \u{7}line\u{200b} 1\t"), "  at  line 1 ");
         assert_eq!(
             spelled_out("a\u{1b}[31m\u{202e}\u{7f}\n\u{e0001}ü"),

@@ -93,7 +93,9 @@ impl<B: Backend> HttpServer<B> {
             Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
             Posted::Batch(array) => self.begin_batch((headers, accepted), &caller, array),
             Posted::Message(message) if modern => self.begin_modern((headers, accepted), caller, message),
-            Posted::Message(Message::Request(request)) => self.begin_legacy((headers, accepted), caller, request),
+            Posted::Message(Message::Request(request)) => {
+                self.begin_legacy((headers, accepted), caller, request)
+            }
             Posted::Message(one_way) => {
                 let session = self.live_session(headers, &caller)?;
                 let _busy = session.busy();

@@ -47,6 +47,7 @@ pub(super) struct HttpSession<S> {
 struct Activity {
     /// The number of requests in progress and of streams with a reader.
     count: usize,
+    /// When the last of them ended, or the session was opened.
     since: Instant,
     /// Whether anything came after `initialize`.
     used: bool,
@@ -59,7 +60,9 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut activity = self.0.lock();
         activity.count -= 1;
-        activity.since = Instant::now();
+        if activity.count == 0 {
+            activity.since = Instant::now();
+        }
     }
 }
 
@@ -88,10 +91,7 @@ impl<S> HttpSession<S> {
 
     /// Keeps the session from being idle until the guard is dropped.
     pub(super) fn busy(&self) -> Busy {
-        let mut activity = self.activity.lock();
-        activity.count += 1;
-        activity.since = Instant::now();
-        drop(activity);
+        self.activity.lock().count += 1;
         Busy(self.activity.clone())
     }
 

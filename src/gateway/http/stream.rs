@@ -54,8 +54,8 @@ struct StreamState {
     keeps: bool,
     account: Account,
     finished: bool,
-    /// The time when the last reader left or the last message came.
-    since: Instant,
+    /// The time when the last reader of events left, or the last message came without one.
+    since: Option<Instant>,
     /// Dropped when the stream is finished.
     work: Option<Box<dyn Send>>,
 }
@@ -143,7 +143,7 @@ impl Stream {
             keeps: budget.is_some(),
             account: Account::default(),
             finished: false,
-            since: Instant::now(),
+            since: None,
             work,
         };
         let state = Mutex::new(state);
@@ -296,7 +296,7 @@ impl Stream {
     /// Whether nobody reads the stream and nothing has come for `kept_for`, so that it need not be kept.
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
-        !state.reading.attached && state.since.elapsed() >= kept_for
+        !state.reading.attached && state.since.is_none_or(|since| since.elapsed() >= kept_for)
     }
 }
 
@@ -330,13 +330,18 @@ impl StreamState {
     fn detach(&mut self) {
         self.reading.attached = false;
         self.reading.turn += 1;
-        self.since = Instant::now();
+        // Nobody comes back to a single answer.
+        if self.started {
+            self.since = Some(Instant::now());
+        }
         self.wake();
     }
 
     fn finish(&mut self) -> Option<Box<dyn Send>> {
         self.finished = true;
-        self.since = Instant::now();
+        if self.started && !self.reading.attached {
+            self.since = Some(Instant::now());
+        }
         self.work.take()
     }
 
