@@ -4,9 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::World;
 use super::failure::{Failure, Manner};
-use super::log::{Since, milliseconds, read, reader, tell_skipped};
+use super::log::{Since, UserJournal, milliseconds, tell_skipped};
 use super::screen::Screen;
 use crate::events::{Tally, TallyRow};
 use crate::text::spelled_out;
@@ -15,9 +14,12 @@ use crate::text::spelled_out;
 const LONGEST_BAR: u64 = 20;
 
 /// Counts what happened.
-pub(super) fn run(since: &Since, world: &World, (manner, screen): (Manner, Screen)) -> Result<u8, Failure> {
-    let mut reader = reader(world)?;
-    let lines = read(&mut reader, manner)?;
+pub(super) fn run(
+    since: &Since,
+    journal: UserJournal<'_>,
+    (manner, screen): (Manner, Screen),
+) -> Result<u8, Failure> {
+    let (reader, lines) = journal.read(manner)?;
     let mut tally = Tally::default();
     for happening in
         lines.iter().filter(|line| since.includes(line.time)).filter_map(|line| line.happening.as_ref())
