@@ -10,7 +10,7 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 pub use crate::tokens::{count, of_definition};
 
 use crate::config;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::events::{Hub, environment, journal};
@@ -25,9 +25,9 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
         panic!("a good file")
     };
-    let (telemetry, _) = environment::read(&|name| std::env::var(name).ok(), Face::Workbench.program());
+    let (telemetry, _) = environment::read(&|name| std::env::var(name).ok(), FaceKind::Workbench.program());
     let directory = journal::directory(&file.with_extension("state"));
-    let events = Hub::new(Face::Workbench, Some(directory), telemetry);
+    let events = Hub::new(FaceKind::Workbench, Some(directory), telemetry);
     if config.common.journal.on {
         events.count();
     }

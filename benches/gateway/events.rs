@@ -81,13 +81,13 @@ fn calls(effort: Effort) {
         ]
     };
     let rows: Vec<_> = contestants.iter().enumerate().map(row).collect();
-    let head = ["", "calls/s, 1 in flight", "64", "ratio, 1 in flight", "64", "CPU µs/call, 1 in flight", "64"];
+    let head =
+        ["", "calls/s, 1 in flight", "64", "ratio, 1 in flight", "64", "CPU µs/call, 1 in flight", "64"];
     let note = "All threads of the gateway count. The collector answers at once.";
     table::print("Calls that are followed, 100 B there and back", note, &head, &rows);
     let names = ["throughput, 1 in flight, ≥ 0.95× that without", "throughput, 64 in flight, ≥ 0.95×"];
-    let targets = [0, 1].map(|at| {
-        Target::at_least(names[at], ratio(3, &|sample| sample.throughput[at]), 0.95, "×")
-    });
+    let targets =
+        [0, 1].map(|at| Target::at_least(names[at], ratio(3, &|sample| sample.throughput[at]), 0.95, "×"));
     table::targets("traces", targets);
 }
 
@@ -148,7 +148,8 @@ fn console(effort: Effort) {
         format!("{ratio:.3}"),
         format!("{grown:.0}"),
     ]];
-    let head = ["calls/s", "p99 µs without a tab", "with a tab that reads nothing", "ratio", "memory of a tab KB"];
+    let head =
+        ["calls/s", "p99 µs without a tab", "with a tab that reads nothing", "ratio", "memory of a tab KB"];
     table::print("A tab of the console", "", &head, &rows);
     table::targets(
         "console",
@@ -196,7 +197,8 @@ fn collect(mut stream: std::net::TcpStream) {
         held.extend_from_slice(&buffer[..read]);
         let Some(end) = memmem::find(&held, b"\r\n\r\n") else { continue };
         let head = String::from_utf8_lossy(&held[..end]).to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
         let whole = end + 4 + length.unwrap_or(0);
         if held.len() >= whole {
             held.drain(..whole);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, env_file, runtime, signal};
 use super::serve::Service;
 use super::{World, serve_http};
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
@@ -24,14 +24,14 @@ use crate::gateway::{Gateway, finish_events};
 
 /// What the command line asks for.
 pub(super) struct ConsoleOrder<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) file: Result<PathBuf, NotFound>,
     pub(super) overrides: Overrides,
     /// The port; 0 takes a free one.
     pub(super) port: u16,
     /// Whether the browser is opened.
     pub(super) opens: bool,
-    pub(super) manner: Manner,
+    pub(super) output: OutputMode,
     pub(super) world: &'a World,
 }
 
@@ -45,7 +45,7 @@ impl ConsoleOrder<'_> {
     }
 
     async fn serve(self) -> Result<u8, Failure> {
-        let Self { face, port, opens, manner, world, .. } = self;
+        let Self { face, port, opens, output, world, .. } = self;
         let shutdown = signal()?;
         let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = serve_http::listen(wanted).map_err(|error| {
@@ -67,7 +67,7 @@ impl ConsoleOrder<'_> {
             }
         };
         let mut out = io::stdout();
-        match manner.json {
+        match output.json {
             true => writeln!(out, "{}", serde_json::json!({ "url": url }))?,
             false => writeln!(out, "{url}")?,
         }
@@ -106,15 +106,15 @@ impl ConsoleOrder<'_> {
         address: SocketAddr,
         key: KeyFile,
     ) -> Result<Own<impl Future<Output = ()> + use<>>, Failure> {
-        let Self { face, file, overrides, manner, world, .. } = self;
+        let Self { face, file, overrides, output, world, .. } = self;
         let state = world.state_directory();
         let directory = state.as_deref().map(journal::directory).unwrap_or_default();
         let (skip_missing, reader, obeys_lock) = (true, env_file, true);
         let (file, world_of_loader) = (file?, world.clone());
         let loader =
             Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
-        let (configured, read) = loader.load(manner)?;
-        let service = Service::new(loader, &configured, read, manner, world);
+        let (configured, read) = loader.load(output)?;
+        let service = Service::new(loader, &configured, read, output, world);
         let rules = Rules::new(&configured.face.common().serving, None);
         let whole = configured.face.clone();
         let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
@@ -139,7 +139,7 @@ struct Own<W> {
 /// Takes connections for ever.
 async fn accept(
     listener: &TcpListener,
-    face: Face,
+    face: FaceKind,
     state: &Path,
     own: Option<&Arc<Console>>,
     daemons: &Arc<Daemons>,
@@ -165,7 +165,7 @@ async fn accept(
 }
 
 /// A connection to the daemon on which it serves its console, if a daemon runs.
-async fn daemon(daemons: &Daemons, face: Face, state: &Path) -> Option<DaemonStream> {
+async fn daemon(daemons: &Daemons, face: FaceKind, state: &Path) -> Option<DaemonStream> {
     daemons.find().await.ok()??.console(face, state).await
 }
 

@@ -9,10 +9,10 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::World;
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides};
 use super::screen::Screen;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::edit::file::contents;
 use crate::events::journal;
 use crate::events::{
@@ -89,14 +89,14 @@ fn since(text: &str) -> Result<Millis, String> {
 
 /// The journal of this user, and the file that says whether it is kept.
 pub(super) struct UserJournal<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) file: Result<PathBuf, NotFound>,
     pub(super) world: &'a World,
 }
 
 impl UserJournal<'_> {
     /// Reads what is there, and says so where nothing is. The reader finds what is appended later.
-    pub(super) fn read(self, manner: Manner) -> Result<(JournalReader, Vec<JournalLine>), Failure> {
+    pub(super) fn read(self, output: OutputMode) -> Result<(JournalReader, Vec<JournalLine>), Failure> {
         let state = self.world.state_directory().ok_or_else(|| {
             let hint = "set HOME or XDG_STATE_HOME";
             Failure::failed("the directory for what programs remember about a user is not known", hint)
@@ -106,7 +106,7 @@ impl UserJournal<'_> {
             let hint = "look at who may read its directory";
             Failure::failed(format!("the journal cannot be read: {error}"), hint)
         })?;
-        if !reader.found_any() && !manner.quiet {
+        if !reader.found_any() && !output.quiet {
             let words = match self.kept_by() {
                 Some(file) => format!(
                     "The journal is empty: {} has `\"journal\": true`, and no gateway has written to it yet.",
@@ -118,7 +118,7 @@ impl UserJournal<'_> {
                         .to_owned()
                 }
             };
-            writeln!(io::stderr(), "{}", manner.message(&words))?;
+            writeln!(io::stderr(), "{}", output.message(&words))?;
         }
         Ok((reader, lines))
     }
@@ -132,13 +132,13 @@ impl UserJournal<'_> {
 }
 
 /// Says how many lines were none of the journal's.
-pub(super) fn tell_skipped(reader: &JournalReader, manner: Manner) -> io::Result<()> {
+pub(super) fn tell_skipped(reader: &JournalReader, output: OutputMode) -> io::Result<()> {
     match reader.skipped() {
         0 => Ok(()),
-        1 => writeln!(io::stderr(), "{}", manner.warning("1 line is no line of the journal and was skipped")),
+        1 => writeln!(io::stderr(), "{}", output.warning("1 line is no line of the journal and was skipped")),
         some => {
             let words = format!("{some} lines are no lines of the journal and were skipped");
-            writeln!(io::stderr(), "{}", manner.warning(&words))
+            writeln!(io::stderr(), "{}", output.warning(&words))
         }
     }
 }
@@ -147,9 +147,9 @@ pub(super) fn tell_skipped(reader: &JournalReader, manner: Manner) -> io::Result
 pub(super) fn run(
     wanted: &Log,
     journal: UserJournal<'_>,
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
 ) -> Result<u8, Failure> {
-    let (mut reader, mut lines) = journal.read(manner)?;
+    let (mut reader, mut lines) = journal.read(output)?;
     lines.retain(|line| wanted.includes(line));
     if let Some(last) = wanted.last {
         lines.drain(..lines.len().saturating_sub(last));
@@ -157,7 +157,7 @@ pub(super) fn run(
     let mut out = io::stdout().lock();
     let mut show = |lines: &[JournalLine]| -> io::Result<()> {
         for line in lines {
-            match (&line.happening, manner.json) {
+            match (&line.happening, output.json) {
                 (_, true) if screen.terminal => writeln!(out, "{}", spelled_out(&line.text))?,
                 (_, true) => writeln!(out, "{}", line.text)?,
                 (Some(happening), false) => writeln!(out, "{}", as_text(happening, screen))?,
@@ -167,7 +167,7 @@ pub(super) fn run(
         out.flush()
     };
     show(&lines)?;
-    tell_skipped(&reader, manner)?;
+    tell_skipped(&reader, output)?;
     if !wanted.follow {
         return Ok(0);
     }

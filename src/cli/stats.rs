@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::log::{Since, UserJournal, milliseconds, tell_skipped};
 use super::screen::Screen;
 use crate::events::{Tally, TallyRow};
@@ -17,9 +17,9 @@ const LONGEST_BAR: u64 = 20;
 pub(super) fn run(
     since: &Since,
     journal: UserJournal<'_>,
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
 ) -> Result<u8, Failure> {
-    let (reader, lines) = journal.read(manner)?;
+    let (reader, lines) = journal.read(output)?;
     let mut tally = Tally::default();
     for happening in
         lines.iter().filter(|line| since.includes(line.time)).filter_map(|line| line.happening.as_ref())
@@ -27,12 +27,12 @@ pub(super) fn run(
         tally.add(happening);
     }
     let mut out = io::stdout();
-    match manner.json {
+    match output.json {
         true => writeln!(out, "{}", as_json(&tally))?,
         false if reader.found_any() => write!(out, "{}", as_text(&tally, screen))?,
         false => {}
     }
-    tell_skipped(&reader, manner)?;
+    tell_skipped(&reader, output)?;
     Ok(0)
 }
 

@@ -8,14 +8,14 @@ use super::happening::{AnsweredCall, AnsweredOpen, CallOutcome, Fact, Happening,
 use super::hub::News;
 use super::redact::write_redacted;
 use crate::config::Redactor;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::json::write_string;
 
 /// Hands each happening that the news amount to on, in order. `secrets` are those of the configuration; what an
 /// upstream knows besides is hidden as well.
 pub(super) fn happenings(
     news: News,
-    (face, pid): (Face, u32),
+    (face, pid): (FaceKind, u32),
     secrets: &Redactor,
     mut hand_on: impl FnMut(Happening),
 ) {
