@@ -446,6 +446,12 @@ fn log_shows_what_was_asked_for() {
             .collect();
         assert_eq!((times.as_slice(), log.code), (seconds, Some(0)), "{arguments:?}");
     }
+    let cut = kept(&format!("{}\n{}", line(1, "read", 1.0, "ok"), &line(2, "read", 1.0, "ok")[..40]));
+    for verb_name in ["log", "stats"] {
+        let shown = verb(&cut, &[verb_name]);
+        assert!(shown.code == Some(0) && shown.stdout.contains("read"), "{shown:?}");
+        assert_eq!(shown.stderr, "warning: 1 line is no line of the journal and was skipped\n", "{verb_name}");
+    }
     let same = verb(&lab, &["log", "--json", "--last", "1"]).stdout;
     assert_eq!(same, format!("{}\n", line(9, "read", 2.0, "lost")));
     for wrong in [&["--since", "yesterday"][..], &["--outcome", "good"], &["--kind", "dream"]] {

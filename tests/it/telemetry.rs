@@ -322,7 +322,7 @@ fn requests_that_start_a_server_belong_to_the_request_that_needs_it() {
         client.answer(&id).text();
         let heard = client.call("dev__a__requests", "{}").text();
         // What the server has changed is nobody's request.
-        let later = json!({"name": "later", "inputSchema": {"type": "object"}});
+        let later = json!({"name": "later", "inputSchema": {"type": "object"}}).to_string();
         client.call("dev__a__change", json!({"add": [later]})).text();
         client.until("the new tool is there", |client| {
             client.tools().iter().any(|tool| tool == "dev__a__later")
