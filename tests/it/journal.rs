@@ -450,7 +450,10 @@ fn log_shows_what_was_asked_for() {
     for verb_name in ["log", "stats"] {
         let shown = verb(&cut, &[verb_name]);
         assert!(shown.code == Some(0) && shown.stdout.contains("read"), "{shown:?}");
-        assert_eq!(shown.stderr, "warning: 1 line is no line of the journal and was skipped\n", "{verb_name}");
+        assert_eq!(
+            shown.stderr, "warning: 1 line is no line of the journal and was skipped\n",
+            "{verb_name}"
+        );
     }
     let same = verb(&lab, &["log", "--json", "--last", "1"]).stdout;
     assert_eq!(same, format!("{}\n", line(9, "read", 2.0, "lost")));
