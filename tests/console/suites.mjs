@@ -409,7 +409,10 @@ async function calls(browser, check) {
   });
   await check("a call opens, and says how its arguments would be kept", async () => {
     await row(page, "Calls", "write_file").getByRole("button").click();
-    await region(page, "Call").getByText("journalArguments").waitFor();
+    const opened = region(page, "Call");
+    await opened.getByText("journalArguments").waitFor();
+    const told = await opened.locator("dt, dd").allTextContents();
+    assert.deepEqual(told.slice(2, 10), ["Client", "agent", "Toolbox", "dev", "Server", "files", "Tool", "write_file"]);
   });
   await check("500 calls are kept", async () => {
     await Promise.all(Array.from({ length: 10 }, async () => {
