@@ -10,6 +10,7 @@ mod cells;
 mod client;
 mod contest;
 mod daemon;
+mod events;
 mod footprint;
 mod http;
 mod inside;
@@ -61,6 +62,7 @@ fn main() {
         ("peers", peers::measure),
         ("footprint", footprint::measure),
         ("daemon", daemon::measure),
+        ("events", events::measure),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| *chosen == name) {
             group(effort);
