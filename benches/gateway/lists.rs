@@ -63,12 +63,19 @@ pub(crate) fn measure(effort: Effort) {
     table::print("Lists of 10,000 tools", note, &head, &rows);
 }
 
-/// The gateway, which has read its server's tools and not yet shown them to anybody.
+/// The gateway, which has read its server's tools and not yet shown them to anybody. Modern clients are shown tools that
+/// were not opened one by one, so theirs is the mode that opens everything.
 fn ours(over: &str, face: Face, client: Era, file: &File) -> Cost {
     let open = scene::open(0);
-    let opens = face == Face::Workbench;
+    let opens = face == Face::Workbench && client == Era::Legacy;
+    let mode: &[&str] = match (face, client) {
+        (Face::Workbench, Era::Modern) => &["--tool-mode", "flat"],
+        _ => &[],
+    };
     if over == "stdio" {
-        let mut client = Client::start(scene::face(face, file)).speaking(client);
+        let mut command = scene::face(face, file);
+        command.args(mode);
+        let mut client = Client::start(command).speaking(client);
         client.initialize();
         if opens {
             client.request("tools/call", &open);
@@ -78,7 +85,9 @@ fn ours(over: &str, face: Face, client: Era, file: &File) -> Cost {
         client.settle();
         return cost(client.pid(), || client.request("tools/list", "{}").len());
     }
-    let server = Rc::new(Server::start(scene::http_face(face, file)));
+    let mut command = scene::http_face(face, file);
+    command.args(mode);
+    let server = Rc::new(Server::start(command));
     let session = Session::open(server.address, client, usize::from(opens));
     let mut visit = Visit { server, session };
     if !opens {

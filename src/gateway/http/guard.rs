@@ -175,6 +175,7 @@ mod tests {
     #[test]
     fn hosts() {
         for (bound, host, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
             ("127.0.0.1:1", "localhost", true),
             ("127.0.0.1:1", "LocalHost:99", true),
             ("127.0.0.1:1", "127.8.7.6:1", true),
@@ -198,6 +199,8 @@ mod tests {
             ("0.0.0.0:1", "gateway.example", true),
             ("0.0.0.0:1", "localhost", false),
             ("0.0.0.0:1", "0.0.0.0", false),
+            ("0.0.0.0:1", "0.0.0.0:1", false),
+            ("0.0.0.0:1", "", false),
             ("[::]:1", "[::1]", false),
         ] {
             assert_eq!(admits(bound, host, None), expected, "{host} at {bound}");
