@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{META, Whole, notice};
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, append_decoded, quote};
 
 /// A result of which something is to be kept.
 pub struct Offloaded {
@@ -47,8 +47,11 @@ impl Offloaded {
             changes.push(("structuredContent", None));
         }
         let left = result.with(&changes);
-        let whole = Arc::new(Whole::new(if is_text { content.text } else { structured.to_owned() }, limit));
-        Some(Self { whole, left, blocks, before })
+        let whole = match is_text {
+            true => Whole::new(content.text, limit),
+            false => Whole::of_structured(structured.to_owned(), limit),
+        };
+        Some(Self { whole: Arc::new(whole), left, blocks, before })
     }
 
     /// The result with a notice in the place of what is kept under this id, for a client that reads it with this tool.
@@ -88,7 +91,7 @@ impl<'a> Content<'a> {
             if !std::mem::take(&mut is_first) {
                 read.text.push('\n');
             }
-            sound &= own.append_to(&mut read.text);
+            sound &= append_decoded(own.raw(), &mut read.text);
         });
         sound.then_some(read)
     }
