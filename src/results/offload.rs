@@ -198,6 +198,10 @@ mod tests {
             (left["content"].as_array().map(Vec::len), &left["content"][1]["type"]),
             (Some(2), &json!("image"))
         );
+        // The text has just the limit's bytes, and stays.
+        let (_, left) = read(&json!({"content": text(&same[..LIMIT]), "structuredContent": structured}))
+            .expect("it is too long");
+        assert_eq!(left["content"][2]["text"], same[..LIMIT]);
         // No content at all.
         let (_, left) = read(&json!({"structuredContent": structured})).expect("it is too long");
         assert_eq!(left["content"].as_array().map(Vec::len), Some(1));
@@ -225,6 +229,7 @@ mod tests {
         let over = "ä".repeat(LIMIT / 2) + "a";
         for result in [
             json!({"content": [{"type": "text", "text": over}]}),
+            json!({"content": [{"type": "text", "text": "a".repeat(MOST)}]}),
             json!({"content": content, "isError": false, "resultType": "complete"}),
         ] {
             assert!(read(&result).is_some(), "{}", &result.to_string()[..80]);
