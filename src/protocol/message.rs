@@ -275,6 +275,20 @@ impl From<Duplicate> for Malformed {
 /// The members of an envelope.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
+/// The place of a key in [`MEMBERS`].
+#[inline(always)]
+fn place(key: &str) -> Option<usize> {
+    match key {
+        "jsonrpc" => Some(0),
+        "id" => Some(1),
+        "method" => Some(2),
+        "params" => Some(3),
+        "result" => Some(4),
+        "error" => Some(5),
+        _ => None,
+    }
+}
+
 impl<'a> Message<'a> {
     /// Reads a client's message. Requests must be valid; answers are read as they were meant.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
@@ -282,7 +296,9 @@ impl<'a> Message<'a> {
         if !root.is_object() {
             return Err(bad(None, "a message is a JSON object"));
         }
-        let [version, id, method, params, result, error] = root.all_unique(MEMBERS)?;
+        let members = root.sorted(&MEMBERS, place)?;
+        let (version, id, method) = (members.get(0), members.get(1), members.get(2));
+        let (params, result, error) = (members.get(3), members.get(4), members.get(5));
         let says_version = says_version(version);
         if method.is_none() && id.is_some() && (result.is_some() || error.is_some()) {
             let outcome = Outcome::read(result, error);
@@ -325,9 +341,11 @@ impl<'a> Message<'a> {
 
     /// Reads a server's message as it was meant.
     pub fn from_server(root: Node<'a>) -> Result<Self, NoMessage> {
-        let Ok([version, id, method, params, result, error]) = root.all_unique(MEMBERS) else {
+        let Ok(members) = root.sorted(&MEMBERS, place) else {
             return Err(NoMessage::with_duplicates(root));
         };
+        let (version, id, method) = (members.get(0), members.get(1), members.get(2));
+        let (params, result, error) = (members.get(3), members.get(4), members.get(5));
         let answers = result.is_some() || error.is_some();
         let is_said = |member: Option<Node<'_>>| member.is_some_and(|member| member.raw() != "null");
         let outcome = match method.filter(|method| method.is_string()) {
