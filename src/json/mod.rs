@@ -2,8 +2,8 @@
 //!
 //! Both transports, the protocol and the catalog read JSON here. The pass remembers where the members of the
 //! outer objects are, down to `INDEXED` levels, which is as deep as a gateway must look to route a message.
-//! Everything else stays bytes. Nesting costs one bit per level and no recursion, so deep texts are no
-//! danger.
+//! Everything else stays bytes. Below the indexed levels nesting costs one bit per level and no recursion, so
+//! deep texts are no danger.
 //!
 //! Invariant: a scanned text is valid JSON, and so is every part of it that a [`Node`] shows.
 
@@ -31,7 +31,7 @@ pub struct Doc<'a> {
 }
 
 /// The position of one member of an indexed object.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Member {
     /// Whether the key contains escapes.
     escaped_key: bool,
