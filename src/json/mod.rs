@@ -234,6 +234,10 @@ impl<'a> Node<'a> {
             return false;
         };
         out.reserve(inner.len());
+        if self.plain {
+            out.push_str(inner);
+            return true;
+        }
         unescape(inner, out)
     }
 
