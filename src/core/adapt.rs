@@ -30,16 +30,24 @@ pub(super) fn deliver(
     finish: impl FnOnce(Answer<'_>, Reply),
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
-    let session = reply.session().clone();
-    note_links(&session, &connection.upstream, result);
+    if connection.profile.has_resources() {
+        note_links(reply.session(), &connection.upstream, result);
+    }
     let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
-    tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
+    let with_tasks = connection.profile.has_tasks().then(|| reply.session().clone());
+    let hand_on = |result: Node<'_>| {
         let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result, changes| {
             reply.level_by(changes);
             finish(Answer::Result(result), reply);
         });
-    });
+    };
+    match with_tasks {
+        Some(session) => {
+            tasks::results(&session.workspace.tasks, connection, method, begun_by, result, hand_on);
+        }
+        None => hand_on(result),
+    }
 }
 
 /// The members that no legacy version has, and the one that must be an object there.

@@ -366,13 +366,16 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
-            Ok([Some(name), arguments]) => (name, arguments),
-            Ok([None, ..]) => {
-                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
-            }
-            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
+        let members = params.sorted(&["name", "arguments"], |key| match key {
+            "name" => Some(0),
+            "arguments" => Some(1),
+            _ => None,
+        });
+        let Ok(members) = members else { return self.refuse(reply, code::INVALID_PARAMS, TWICE) };
+        let Some(name) = members.get(0) else {
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
         };
+        let arguments = members.get(1);
         let Some(name) = name.as_str() else {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };

@@ -28,7 +28,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
             if reply.modern().is_some_and(|modern| modern.is_retry) =>
         {
             match params.all_unique(["requestState", "inputResponses"]) {
-                Ok([None, _]) => gateway.common_request(method, params, reply),
+                Ok(found) if !found.has(0) => gateway.common_request(method, params, reply),
                 // The state was opened before the request had to wait; now the request is handled again.
                 Ok(_) if reply.opened => gateway.common_request(method, params, reply),
                 Ok(_) => retry(gateway, method, params, reply),

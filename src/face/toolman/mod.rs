@@ -684,10 +684,10 @@ fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>
     if !extra.is_empty() {
         return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
     }
-    let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
-        Some(Ok(found)) => found,
+    let (name, given) = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
+        Some(Ok(found)) => (found.get(0), found.get(1)),
         Some(Err(_)) => return Err(format!("Invalid parameters: a key appears twice; {expected}")),
-        None => [None, None],
+        None => (None, None),
     };
     match name.and_then(Node::as_str) {
         Some(name) if given.is_none_or(Node::is_object) => Ok((name, given)),

@@ -120,6 +120,22 @@ impl Meta {
         }
     }
 
+    /// The tool with this name.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "open_toolbox" => Some(Self::Open),
+            "use_tool" => Some(Self::Use),
+            "find_tools" => Some(Self::Find),
+            "describe_tools" => Some(Self::Describe),
+            READ => Some(Self::Read),
+            "workbench_list_toolboxes" => Some(Self::ClassicList),
+            "workbench_open_toolbox" => Some(Self::ClassicOpen),
+            "workbench_close_toolbox" => Some(Self::ClassicClose),
+            "workbench_use_tool" => Some(Self::ClassicUse),
+            _ => None,
+        }
+    }
+
     /// Whether the tool belongs to the classic contract.
     pub fn is_classic(self) -> bool {
         !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe | Self::Read)
@@ -157,7 +173,7 @@ impl Workbench {
 
     /// The meta-tool with this name.
     pub fn meta(&self, name: &str) -> Option<Meta> {
-        self.callable().find(|meta| meta.name() == name)
+        Meta::named(name).filter(|meta| *meta != Meta::Find || self.config.search)
     }
 
     /// How long results of each server may be before we keep them.
