@@ -404,7 +404,7 @@ impl LineWriter<'_> {
         }
     }
 
-    /// A key as [`key!`] makes it.
+    /// A key as `key!` makes it.
     fn key(&mut self, key: &'static str) {
         self.out.extend_from_slice(key.as_bytes());
     }

@@ -34,12 +34,11 @@ fn write_seconds(out: &mut Vec<u8>, seconds: u64) {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
     digits(out, year, 4);
-    let [month, day, hour, minute, second] = [month, day, rest / 3_600, rest / 60 % 60, rest % 60]
-        .map(|number| [digit(number / 10), digit(number)]);
-    let ([m, n], [d, e]) = (month, day);
-    out.extend_from_slice(&[b'-', m, n, b'-', d, e, b'T']);
-    let ([h, i], [k, l], [s, t]) = (hour, minute, second);
-    out.extend_from_slice(&[h, i, b':', k, l, b':', s, t]);
+    let mut text = *b"-00-00T00:00:00";
+    for (at, number) in [(1, month), (4, day), (7, rest / 3_600), (10, rest / 60 % 60), (13, rest % 60)] {
+        (text[at], text[at + 1]) = (digit(number / 10), digit(number));
+    }
+    out.extend_from_slice(&text);
 }
 
 /// The last digit of a number.
