@@ -376,7 +376,7 @@ impl Happening {
             "toolman" => FaceKind::Toolman,
             _ => return Some((time, None)),
         };
-        let pid = u32::try_from(fields.number(key!("pid"))?).ok()?;
+        let pid = u32::try_from(fields.number("pid")?).ok()?;
         let fact = fields.fact(&kind);
         Some((time, fact.map(|fact| Self { time, face, pid, fact })))
     }

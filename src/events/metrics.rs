@@ -143,9 +143,10 @@ impl Hash for Labels<'_> {
 impl Labels<'_> {
     /// The same, on its own.
     fn into_owned(self) -> Labels<'static> {
-        let (tool, prompt) = (self.tool.into_owned().into(), self.prompt.into_owned().into());
-        let server = self.server.map(|server| Cow::Owned(server.into_owned()));
-        Labels { tool, prompt, server, ..self }
+        let Self { method, tool, prompt, error, other_error, network, version, server } = self;
+        let (tool, prompt) = (Cow::Owned(tool.into_owned()), Cow::Owned(prompt.into_owned()));
+        let server = server.map(|server| Cow::Owned(server.into_owned()));
+        Labels { method, tool, prompt, error, other_error, network, version, server }
     }
 
     /// The labels that are not empty, by their dotted names.
