@@ -142,9 +142,9 @@ fn span(
     let mut text = SpanText(Vec::with_capacity(1024));
     for part in [
         "{\"traceId\":\"",
-        &hex(trail.trace.to_be_bytes()),
+        &*hex(trail.trace.to_be_bytes()),
         "\",\"spanId\":\"",
-        &hex(trail.span.to_be_bytes()),
+        &*hex(trail.span.to_be_bytes()),
     ] {
         text.plain(part);
     }
