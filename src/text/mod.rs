@@ -3,6 +3,7 @@
 pub mod date;
 pub mod digest;
 pub mod percent;
+pub mod short;
 
 /// Removes everything that a terminal acts on or that nobody sees: control characters become spaces,
 /// invisible characters are dropped.
