@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::session::ClientSession;
 use crate::json::quote;
-
-/// The byte before everything that the two ends of a session say to each other. No JSON begins with it.
-pub const ASIDE: u8 = 1;
+use crate::transport::asides::record_line;
 
 /// How a session stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +49,7 @@ impl Record {
 
     /// The record as a line between the two ends of a session, without the line break.
     pub(super) fn to_line(&self) -> Vec<u8> {
-        let mut line = vec![ASIDE];
-        serde_json::to_writer(&mut line, self).expect("texts and numbers can be written");
-        line
+        record_line(&serde_json::to_string(self).expect("texts and numbers can be written"))
     }
 
     /// Reads a record; `None` if the text is none.
@@ -65,6 +61,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::asides::FromDaemon;
 
     #[test]
     fn a_record_comes_back_as_it_was_and_an_older_one_can_be_read() {
@@ -76,9 +73,9 @@ mod tests {
             subscriptions: vec!["file:///x".into()],
         };
         let line = record.to_line();
-        assert!(line[0] == ASIDE && !line.contains(&b'\n'), "it is one line that is no JSON");
-        let text = String::from_utf8(line[1..].to_vec()).expect("UTF-8");
-        assert_eq!(Record::read(&text), Some(record));
+        assert!(!line.contains(&b'\n'), "it is one line");
+        let FromDaemon::Record(text) = FromDaemon::read(&line) else { panic!("it is no record") };
+        assert_eq!(Record::read(text), Some(record));
         assert_eq!(Record::read("{}"), Some(Record::default()));
         assert_eq!(Record::read("bye"), None);
     }

@@ -1,7 +1,8 @@
 //! Serves one client on our own stdin and stdout, or one session of the daemon on a connection to its relay.
 //!
 //! A session of the daemon is a stdio session with another end: its servers may be those of others, so they
-//! are released and not ended. Between its messages its two ends say things to each other ([`Aside`]).
+//! are released and not ended. Between its messages its two ends say things to each other
+//! ([`asides`](crate::transport::asides)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +14,8 @@ use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
 use crate::catalog::Kind;
-use crate::core::record::{ASIDE, Record};
-use crate::core::route::Route;
+use crate::core::record::Record;
+use crate::core::route::{RelayedLine, Route};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
 use crate::face::Then;
@@ -22,6 +23,7 @@ use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Id, Malformed, Message, batch_parts};
+use crate::transport::asides::{BYE, FromRelay};
 use crate::transport::lines::{Line, Lines, TooLong};
 use crate::transport::outbox::Outbox;
 
@@ -39,36 +41,6 @@ pub struct Resumed {
     pub record: Record,
     /// No question has an id below this one.
     pub first_question: u64,
-}
-
-/// What the relay of a session tells the daemon. In the other direction go records and [`BYE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aside {
-    /// The session ends; what is in flight may finish.
-    End,
-    /// The file is to be read again.
-    Reload,
-}
-
-/// How a line begins that stands for a line of the client that was too long: its length and its beginning
-/// follow.
-pub const LONG_LINE: &[u8] = b"\x01long ";
-
-/// The line by which the daemon announces its orderly end: it takes nothing new.
-pub const BYE: &[u8] = b"\x01bye";
-
-impl Aside {
-    /// The line for it, with its line break.
-    pub fn line(self) -> &'static [u8] {
-        match self {
-            Self::End => b"\x01end\n",
-            Self::Reload => b"\x01reload\n",
-        }
-    }
-
-    fn read(line: &[u8]) -> Option<Self> {
-        [Self::End, Self::Reload].into_iter().find(|aside| aside.line().trim_ascii_end() == line)
-    }
 }
 
 /// Serves one client until it closes its end or `shutdown` resolves. By the time this returns, every call is
@@ -130,7 +102,11 @@ impl StdioClient {
             // Nobody looks at the workspace yet, so nobody is told of each change.
             reopen(&gateway, &workspace, &resumed.record).await;
         }
-        let session = ClientSession::new(workspace, Route::Pipe(out.clone()));
+        let main = match on_reload {
+            Some(_) => Route::Relay(RelayedLine::new(&out, 0)),
+            None => Route::Pipe(out.clone()),
+        };
+        let session = ClientSession::new(workspace, main);
         if on_reload.is_none() {
             // The runtime has one thread, so no task that `begin` spawned gets a turn before the session is
             // attached.
@@ -187,6 +163,11 @@ impl StdioClient {
         let limit = self.gateway.engine.in_force.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::default();
+        let mut number = 0;
+        let mut route = || {
+            number += 1;
+            self.on_reload.as_ref().map(|_| Route::Relay(RelayedLine::new(&self.out, number)))
+        };
         loop {
             lines.set_limit(limit.load(Ordering::Relaxed));
             match lines.read(&mut stdin).await {
@@ -194,75 +175,68 @@ impl StdioClient {
                 Ok(_) => {}
             }
             while let Some(line) = lines.next_line() {
-                self.take(&mut scanner, line);
+                self.take(&mut scanner, line, route());
                 lines.pause().await;
             }
             // We read nothing from a client that does not read its answers.
             self.session.room().await;
         }
         if let Some(rest) = lines.rest() {
-            self.take(&mut scanner, Line::Whole(rest));
+            self.take(&mut scanner, Line::Whole(rest), route());
         }
     }
 
-    fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
+    /// Takes a line of the client, or of its relay; `route` is the way of its answer, if that is not the session's.
+    fn take(&self, scanner: &mut Scanner, line: Line<'_>, route: Option<Route>) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(TooLong { start, .. })
-                if start.first() == Some(&ASIDE) && self.on_reload.is_some() =>
-            {
-                return self.take_aside(scanner, start);
-            }
-            Line::TooLong(TooLong { start, length, .. }) => {
-                let id = raw_id(scanner, start).and_then(Id::from_raw);
-                let limit = self.gateway.engine.settings().max_message_bytes;
-                let message = format!("{length} bytes are more than the {limit} of maxMessageBytes");
-                return self.take_message(Err(Malformed::new(id, &message)));
-            }
+            Line::TooLong(long) => match FromRelay::read(long.start).filter(|_| route.is_some()) {
+                Some(aside) => return self.take_aside(scanner, aside, route),
+                None => return self.refuse_long(scanner, &long, route),
+            },
         };
         match scanner.scan(text) {
-            Err(_) if text.first() == Some(&ASIDE) && self.on_reload.is_some() => {
-                self.take_aside(scanner, text);
-            }
-            Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
-            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
-            Ok(doc) => self.take_message(Message::read(doc.root())),
+            Err(invalid) => match FromRelay::read(text).filter(|_| route.is_some()) {
+                Some(aside) => self.take_aside(scanner, aside, route),
+                None => self.take_message(Err(Malformed::no_json(invalid)), route),
+            },
+            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root(), route),
+            Ok(doc) => self.take_message(Message::read(doc.root()), route),
         }
     }
 
-    fn take_aside(&self, scanner: &mut Scanner, line: &[u8]) {
-        if let Some(long) = read_long(line) {
-            return self.take(scanner, Line::TooLong(long));
-        }
-        match (Aside::read(line), &self.on_reload) {
-            (Some(Aside::End), _) => self.end.notify_one(),
-            (Some(Aside::Reload), Some(reload)) => reload(),
-            _ => tracing::debug!("the other end of the session said something that we do not know"),
+    fn take_aside(&self, scanner: &mut Scanner, aside: FromRelay<'_>, route: Option<Route>) {
+        match (aside, &self.on_reload) {
+            (FromRelay::End, _) => self.end.notify_one(),
+            (FromRelay::Reload, Some(reload)) => reload(),
+            (FromRelay::Reload, None) => {}
+            (FromRelay::Long(long), _) => self.refuse_long(scanner, &long, route),
         }
     }
 
-    fn take_message(&self, message: Result<Message<'_>, Malformed>) {
-        self.gateway.take(&self.session, message, None, None);
+    fn refuse_long(&self, scanner: &mut Scanner, long: &TooLong<'_>, route: Option<Route>) {
+        let id = raw_id(scanner, long.start).and_then(Id::from_raw);
+        let limit = self.gateway.engine.settings().max_message_bytes;
+        let message = format!("{} bytes are more than the {limit} of maxMessageBytes", long.length);
+        self.take_message(Err(Malformed::new(id, &message)), route);
+    }
+
+    fn take_message(&self, message: Result<Message<'_>, Malformed>, route: Option<Route>) {
+        self.gateway.take(&self.session, message, route, None);
     }
 
     /// Only version 2025-03-26 has batches.
-    fn take_batch(&self, array: Node<'_>) {
+    fn take_batch(&self, array: Node<'_>, route: Option<Route>) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
-            return self.take_message(Err(Malformed::new(None, "batches are part of 2025-03-26 only")));
+            let why = Malformed::new(None, "batches are part of 2025-03-26 only");
+            return self.take_message(Err(why), route);
         }
         let parts = batch_parts(array);
         match parts.is_empty() {
-            true => self.take_message(Err(Malformed::new(None, "the batch is empty"))),
-            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), None),
+            true => self.take_message(Err(Malformed::new(None, "the batch is empty")), route),
+            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), route),
         }
     }
-}
-
-/// A line of the client that was too long for its relay.
-fn read_long(line: &[u8]) -> Option<TooLong<'_>> {
-    let told = line.strip_prefix(LONG_LINE)?;
-    let (length, start) = told.split_at(told.iter().position(|byte| *byte == b' ')?);
-    Some(TooLong { start: &start[1..], end: &[], length: str::from_utf8(length).ok()?.parse().ok()? })
 }
 
 /// Opens and switches what a session had open and switched.
@@ -317,25 +291,5 @@ async fn restore(gateway: &Arc<Gateway>, session: &Arc<ClientSession>, record: &
             told.push(method);
             session.notify(None, method, |_| ());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn asides_are_read_as_they_are_written_and_no_json_is_one() {
-        for aside in [Aside::End, Aside::Reload] {
-            assert_eq!(Aside::read(aside.line().trim_ascii_end()), Some(aside));
-            assert!(Scanner::default().scan(aside.line()).is_err());
-        }
-        for other in [&b""[..], b"end", b"\x01", b"\x01ended", BYE, b"{}"] {
-            assert_eq!(Aside::read(other), None);
-        }
-        assert!(Scanner::default().scan(BYE).is_err());
-        let long = read_long(b"\x01long 12 {\"id\": 1").expect("a length and a beginning");
-        assert_eq!((long.length, long.start), (12, &b"{\"id\": 1"[..]));
-        assert!(read_long(b"\x01long").is_none() && read_long(b"\x01long x y").is_none());
     }
 }

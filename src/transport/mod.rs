@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here knows about toolboxes, and payloads stay bytes.
 
+pub mod asides;
 pub mod http_client;
 pub mod lines;
 pub mod oauth;

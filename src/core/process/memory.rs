@@ -86,12 +86,16 @@ mod system {
     }
 
     /// What is left of the stack below the caller, for whatever it calls next.
-    const KEPT_STACK: usize = 64 * 1024;
+    const KEPT_STACK: usize = 16 * 1024;
     /// How far below that the start may have come. The system keeps far more than this free below the stack
     /// of the first thread, so nothing else lies there.
     const DEEPEST_STACK: usize = 4 * 1024 * 1024;
-    /// A multiple of the sizes of pages that there are.
-    const PAGE: usize = 64 * 1024;
+
+    unsafe extern "C" {
+        // The linker's own names for the two ends of the program's code.
+        static __executable_start: u8;
+        static etext: u8;
+    }
 
     pub(super) fn give_back() {
         // SAFETY: gives free memory of the allocator back, and touches nothing that is in use.
@@ -99,15 +103,23 @@ mod system {
         unsafe {
             libc::malloc_trim(0);
         }
-        let here = 0_u8;
-        let end = (&raw const here as usize - KEPT_STACK) / PAGE * PAGE;
-        // SAFETY: on the first thread this is the unused part of its stack, whose content nobody needs;
-        // pages that are not there are left out.
+        // SAFETY: reads a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned() as usize;
+        let (here, code) = (0_u8, &raw const __executable_start as usize);
+        let stack = (&raw const here as usize - KEPT_STACK) / page * page;
+        // SAFETY: on the first thread the one is the unused part of its stack, whose content nobody needs, and
+        // pages that are not there are left out. The other is never written to, and what is needed of it comes
+        // back from the program's file.
         unsafe {
             if libc::getpid() == libc::gettid() {
-                let start = (end - DEEPEST_STACK) as *mut libc::c_void;
-                libc::madvise(start, DEEPEST_STACK, libc::MADV_DONTNEED);
+                libc::madvise(
+                    (stack - DEEPEST_STACK) as *mut libc::c_void,
+                    DEEPEST_STACK,
+                    libc::MADV_DONTNEED,
+                );
             }
+            let length = (&raw const etext as usize - code) / page * page;
+            libc::madvise(code as *mut libc::c_void, length, libc::MADV_DONTNEED);
         }
     }
 
