@@ -336,14 +336,14 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
 pub struct Exposed {
-    shelves: [Shelf; 4],
+    kinds: [KindItems; 4],
     /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
     pages: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// The things of one kind under their exposed names.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct KindItems {
     items: Vec<ExposedItem>,
     /// Indexes into `items`, by the upstream's own name.
     by_key: HashMap<Arc<str>, usize>,
@@ -360,7 +360,7 @@ pub struct Shelf {
     pub(super) prints: OnceLock<Prints>,
 }
 
-/// Fingerprints of the things on a shelf, which tell whether a list has changed.
+/// Fingerprints of the things of one kind, which tell whether a list has changed.
 #[derive(Debug)]
 pub struct Prints {
     /// The fingerprint of each thing under its exposed name.
@@ -370,7 +370,7 @@ pub struct Prints {
     pub catalog: Option<u64>,
 }
 
-/// The definitions of a shelf as clients see them.
+/// The definitions of one kind as clients see them.
 #[derive(Debug, Default)]
 pub struct Rendered {
     /// The definitions separated by commas, ready for a list.
@@ -390,14 +390,14 @@ pub struct ExposedItem {
     pub own: Item,
     /// Whether the thing is active until somebody switches it by hand.
     pub starts_active: bool,
-    /// The index on the shelf.
+    /// The index among the things of its kind.
     pub(super) at: u32,
 }
 
 impl Exposed {
     /// The things of this kind.
-    pub fn of(&self, kind: Kind) -> &Shelf {
-        &self.shelves[kind as usize]
+    pub fn of(&self, kind: Kind) -> &KindItems {
+        &self.kinds[kind as usize]
     }
 
     /// The pages of apps that the upstream names or lists: its own URI for each, and the one that hosts see.
@@ -418,17 +418,17 @@ impl Exposed {
                 && one.starts_active == other.starts_active
                 && one.own.is(&other.own)
         };
-        let same_shelf = |(one, other): (&Shelf, &Shelf)| {
+        let same_kind = |(one, other): (&KindItems, &KindItems)| {
             one.items.len() == other.items.len() && one.items.iter().zip(&other.items).all(is_same)
         };
-        self.pages == other.pages && self.shelves.iter().zip(&other.shelves).all(same_shelf)
+        self.pages == other.pages && self.kinds.iter().zip(&other.kinds).all(same_kind)
     }
 
     /// Reserves memory for this many more things.
     pub fn reserve(&mut self, kind: Kind, count: usize) {
-        let shelf = &mut self.shelves[kind as usize];
-        shelf.items.reserve_exact(count);
-        shelf.by_key.reserve(count);
+        let things = &mut self.kinds[kind as usize];
+        things.items.reserve_exact(count);
+        things.by_key.reserve(count);
     }
 
     /// Adds a thing.
@@ -440,11 +440,11 @@ impl Exposed {
         full: Option<Arc<str>>,
         starts_active: bool,
     ) {
-        let shelf = &mut self.shelves[kind as usize];
-        shelf.inactive += usize::from(!starts_active);
-        let at = shelf.items.len();
-        shelf.by_key.insert(own.key.clone(), at);
-        shelf.items.push(ExposedItem { name, full, own: own.clone(), starts_active, at: at as u32 });
+        let things = &mut self.kinds[kind as usize];
+        things.inactive += usize::from(!starts_active);
+        let at = things.items.len();
+        things.by_key.insert(own.key.clone(), at);
+        things.items.push(ExposedItem { name, full, own: own.clone(), starts_active, at: at as u32 });
     }
 }
 
@@ -460,8 +460,8 @@ impl ExposedItem {
     }
 }
 
-impl Shelf {
-    /// Whether everything on the shelf starts active.
+impl KindItems {
+    /// Whether all things of the kind start active.
     pub fn all_active(&self) -> bool {
         self.inactive == 0
     }
@@ -478,10 +478,10 @@ impl Shelf {
 }
 
 impl Prints {
-    /// The fingerprints of a shelf. `tells` returns what the list of tools says about a thing with this
-    /// definition, if it says anything.
+    /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing
+    /// with this definition, if it says anything.
     pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
-        let (shelf, pages) = (exposed.of(kind), &exposed.pages);
+        let (things, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut is_told) = (hasher(), false);
         let mut print = |item: &ExposedItem| {
@@ -496,21 +496,21 @@ impl Prints {
             item.own.pages().for_each(|page| hasher.write(pages[page].as_bytes()));
             hasher.finish()
         };
-        let items = shelf.items.iter().map(&mut print).collect();
+        let items = things.items.iter().map(&mut print).collect();
         Self { items, catalog: is_told.then(|| catalog.finish()) }
     }
 }
 
 impl Rendered {
-    /// Renders every thing on a shelf, in order, from its definition or from an earlier rendering.
+    /// Renders every thing of one kind, in order, from its definition or from an earlier rendering.
     pub(super) fn new(
-        shelf: &Shelf,
+        things: &KindItems,
         before: Option<&Self>,
         mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
     ) -> Self {
-        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(shelf.items.len()));
+        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(things.items.len()));
         let mut scanner = Scanner::default();
-        for item in &shelf.items {
+        for item in &things.items {
             if item.at > 0 {
                 text.push(b',');
             }
@@ -528,7 +528,7 @@ impl Rendered {
         &self.text
     }
 
-    /// The definition of one of the shelf's items.
+    /// The definition of one of the things.
     pub fn definition(&self, item: &ExposedItem) -> &str {
         let at = item.at as usize;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before] as usize + 1);

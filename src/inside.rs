@@ -10,7 +10,7 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 pub use crate::tokens::{count, of_definition};
 
 use crate::config;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::events::environment::Telemetry;
@@ -27,7 +27,7 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
         panic!("a good file")
     };
     let events = Hub::new(
-        Face::Workbench,
+        FaceKind::Workbench,
         Some(journal::directory(&file.with_extension("state"))),
         Telemetry::default(),
     );

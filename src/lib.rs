@@ -30,5 +30,5 @@ mod tokens;
 mod transport;
 
 pub use crate::cli::main;
-pub use crate::config::locate::Face;
+pub use crate::config::locate::FaceKind;
 pub use crate::core::process::run_shim_if_asked;

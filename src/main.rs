@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use mcp_workbench::Face;
+use mcp_workbench::FaceKind;
 
 fn main() -> ExitCode {
     mcp_workbench::run_shim_if_asked();
-    mcp_workbench::main(Face::Workbench)
+    mcp_workbench::main(FaceKind::Workbench)
 }

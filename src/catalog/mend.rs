@@ -178,7 +178,7 @@ const ANY_OBJECT: &str = "{\"type\":\"object\"}";
 type Changes = Vec<(&'static str, Option<String>)>;
 
 /// The outcome for a value.
-enum Fate {
+enum Mending {
     Stays,
     Becomes(String),
     Goes,
@@ -186,26 +186,26 @@ enum Fate {
 
 /// The path to a member, linked from the inside out.
 #[derive(Clone, Copy)]
-struct Way<'w> {
-    above: Option<&'w Way<'w>>,
-    step: Step<'w>,
+struct MemberPath<'w> {
+    above: Option<&'w MemberPath<'w>>,
+    step: MemberStep<'w>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'w> {
+enum MemberStep<'w> {
     Member(&'w str),
     Element(usize),
 }
 
-impl fmt::Display for Way<'_> {
+impl fmt::Display for MemberPath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(above) = self.above {
             above.fmt(out)?;
         }
         match self.step {
-            Step::Member(name) if self.above.is_none() => out.write_str(name),
-            Step::Member(name) => write!(out, ".{name}"),
-            Step::Element(at) => write!(out, "[{at}]"),
+            MemberStep::Member(name) if self.above.is_none() => out.write_str(name),
+            MemberStep::Member(name) => write!(out, ".{name}"),
+            MemberStep::Element(at) => write!(out, "[{at}]"),
         }
     }
 }
@@ -214,82 +214,82 @@ impl fmt::Display for Way<'_> {
 fn odd_members(
     node: Node<'_>,
     members: Members,
-    above: Option<&Way<'_>>,
+    above: Option<&MemberPath<'_>>,
     mended: &mut Vec<String>,
 ) -> Changes {
     let mut changes = Changes::new();
     for (key, value) in node.members() {
         let Some((name, shape)) = members.iter().find(|(name, _)| *name == key) else { continue };
-        match fate(shape, value, &Way { above, step: Step::Member(name) }, mended) {
-            Fate::Stays => {}
-            Fate::Becomes(text) => changes.push((name, Some(text))),
-            Fate::Goes => changes.push((name, None)),
+        match mending(shape, value, &MemberPath { above, step: MemberStep::Member(name) }, mended) {
+            Mending::Stays => {}
+            Mending::Becomes(text) => changes.push((name, Some(text))),
+            Mending::Goes => changes.push((name, None)),
         }
     }
     changes
 }
 
 /// The outcome for a value that should have this shape. Records what was wrong.
-fn fate(shape: &Shape, value: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
+fn mending(shape: &Shape, value: Node<'_>, path: &MemberPath<'_>, mended: &mut Vec<String>) -> Mending {
     let noted = mended.len();
-    let fate = match shape {
-        Text if value.is_string() => Fate::Stays,
-        Flag if matches!(value.raw(), "true" | "false") => Fate::Stays,
-        Whole if is_whole(value.raw()) => Fate::Stays,
-        Share if value.raw().parse::<f64>().is_ok_and(|share| (0.0..=1.0).contains(&share)) => Fate::Stays,
-        Moment if value.as_str().is_some_and(|text| is_moment(text.as_bytes())) => Fate::Stays,
-        Word(words) if value.as_str().is_some_and(|text| words.contains(&&*text)) => Fate::Stays,
-        Free if value.is_object() => Fate::Stays,
+    let mending = match shape {
+        Text if value.is_string() => Mending::Stays,
+        Flag if matches!(value.raw(), "true" | "false") => Mending::Stays,
+        Whole if is_whole(value.raw()) => Mending::Stays,
+        Share if value.raw().parse::<f64>().is_ok_and(|share| (0.0..=1.0).contains(&share)) => Mending::Stays,
+        Moment if value.as_str().is_some_and(|text| is_moment(text.as_bytes())) => Mending::Stays,
+        Word(words) if value.as_str().is_some_and(|text| words.contains(&&*text)) => Mending::Stays,
+        Free if value.is_object() => Mending::Stays,
         Record { needs_first, members } if value.is_object() => {
-            let changes = odd_members(value, members, Some(way), mended);
+            let changes = odd_members(value, members, Some(path), mended);
             let first = members[0].0;
             if *needs_first && (value.get(first).is_none() || changes.iter().any(|(name, _)| *name == first))
             {
                 mended.truncate(noted);
-                Fate::Goes
+                Mending::Goes
             } else if changes.is_empty() {
-                Fate::Stays
+                Mending::Stays
             } else {
-                Fate::Becomes(written(value, &changes))
+                Mending::Becomes(written(value, &changes))
             }
         }
-        List(of) if value.is_array() => odd_elements(value, of, way, mended),
+        List(of) if value.is_array() => odd_elements(value, of, path, mended),
         Input => match value.is_object() {
-            true => odd_schema(value, way, mended),
-            false => Fate::Becomes(ANY_OBJECT.to_owned()),
+            true => odd_schema(value, path, mended),
+            false => Mending::Becomes(ANY_OBJECT.to_owned()),
         },
         Output if is_object_schema(value) && json_schema::compiles(value.raw()) => {
-            odd_schema(value, way, mended)
+            odd_schema(value, path, mended)
         }
-        AnyOutput if is_object_schema(value) => return self::fate(&Output, value, way, mended),
-        AnyOutput if value.is_object() && json_schema::compiles(value.raw()) => Fate::Stays,
-        _ => Fate::Goes,
+        AnyOutput if is_object_schema(value) => return self::mending(&Output, value, path, mended),
+        AnyOutput if value.is_object() && json_schema::compiles(value.raw()) => Mending::Stays,
+        _ => Mending::Goes,
     };
-    if !matches!(fate, Fate::Stays) && mended.len() == noted {
-        mended.push(way.to_string());
+    if !matches!(mending, Mending::Stays) && mended.len() == noted {
+        mended.push(path.to_string());
     }
-    fate
+    mending
 }
 
 /// The outcome for a list, of which only the invalid elements are mended or removed.
-fn odd_elements(list: Node<'_>, of: &Shape, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
+fn odd_elements(list: Node<'_>, of: &Shape, path: &MemberPath<'_>, mended: &mut Vec<String>) -> Mending {
     let (noted, mut kept, mut at) = (mended.len(), Vec::new(), 0);
     Scanner::default().each_element(list, |element| {
-        match fate(of, element, &Way { above: Some(way), step: Step::Element(at) }, mended) {
-            Fate::Stays => kept.push(element.raw().to_owned()),
-            Fate::Becomes(text) => kept.push(text),
-            Fate::Goes => {}
+        match mending(of, element, &MemberPath { above: Some(path), step: MemberStep::Element(at) }, mended) {
+            Mending::Stays => kept.push(element.raw().to_owned()),
+            Mending::Becomes(text) => kept.push(text),
+            Mending::Goes => {}
         }
         at += 1;
     });
     match mended.len() == noted {
-        true => Fate::Stays,
-        false => Fate::Becomes(format!("[{}]", kept.join(","))),
+        true => Mending::Stays,
+        false => Mending::Becomes(format!("[{}]", kept.join(","))),
     }
 }
 
 /// The outcome for an object that should be an object's schema. Its valid parts are kept.
-fn odd_schema(schema: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate {
+fn odd_schema(schema: Node<'_>, path: &MemberPath<'_>, mended: &mut Vec<String>) -> Mending {
     let mut changes = Changes::new();
     for (key, value) in schema.members() {
         let (name, fits) = match &*key {
@@ -299,33 +299,33 @@ fn odd_schema(schema: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> Fate
             _ => continue,
         };
         if !fits {
-            mended.push(Way { above: Some(way), step: Step::Member(name) }.to_string());
+            mended.push(MemberPath { above: Some(path), step: MemberStep::Member(name) }.to_string());
             changes.push((name, None));
         }
     }
     if !is_object_schema(schema) {
-        mended.push(Way { above: Some(way), step: Step::Member("type") }.to_string());
+        mended.push(MemberPath { above: Some(path), step: MemberStep::Member("type") }.to_string());
         changes.push(("type", Some("\"object\"".to_owned())));
     }
     if let Some(properties) = schema.get("properties").filter(|node| node.is_object())
         && properties.members().any(|(_, property)| !property.is_object())
     {
-        let way = Way { above: Some(way), step: Step::Member("properties") };
-        changes.push(("properties", Some(with_object_schemas(properties, &way, mended))));
+        let path = MemberPath { above: Some(path), step: MemberStep::Member("properties") };
+        changes.push(("properties", Some(with_object_schemas(properties, &path, mended))));
     }
     match changes.is_empty() {
-        true => Fate::Stays,
-        false => Fate::Becomes(written(schema, &changes)),
+        true => Mending::Stays,
+        false => Mending::Becomes(written(schema, &changes)),
     }
 }
 
 /// The properties, each with an object as its schema: `true` becomes `{}`, and `false` becomes `{"not": {}}`.
-fn with_object_schemas(properties: Node<'_>, way: &Way<'_>, mended: &mut Vec<String>) -> String {
+fn with_object_schemas(properties: Node<'_>, path: &MemberPath<'_>, mended: &mut Vec<String>) -> String {
     let members: Vec<_> = properties
         .members()
         .map(|(name, property)| {
             if !property.is_object() {
-                mended.push(Way { above: Some(way), step: Step::Member(&name) }.to_string());
+                mended.push(MemberPath { above: Some(path), step: MemberStep::Member(&name) }.to_string());
             }
             let schema = match property.raw() {
                 "false" => "{\"not\":{}}",

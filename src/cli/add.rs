@@ -1,7 +1,7 @@
 //! `add`, which puts one server into our own file.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, Settled, format, open, refused, validate};
+use super::change::{Console, JsonAnswer, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::fresh::{fresh, text_to_extend};
 use super::import::{literals, put_into_toolbox, variables};
@@ -11,7 +11,7 @@ use super::shape::servers;
 use crate::client_files::{
     ImportedServer, ImportedTimeouts, Launch, Origin, Template, Vault, free_name, toolbox_for, toolman_value,
 };
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{Redactor, ServerName, ToolboxName};
 use crate::edit::file::Audience;
 use crate::edit::{self, Edit, Value};
@@ -31,8 +31,8 @@ pub(super) struct New<'a> {
 }
 
 /// The file that gets the server.
-pub(super) struct Target<'a> {
-    pub(super) face: Face,
+pub(super) struct Destination<'a> {
+    pub(super) face: FaceKind,
     pub(super) file: &'a Path,
     /// The toolbox; one named after the server if none is given.
     pub(super) toolbox: Option<&'a str>,
@@ -42,15 +42,23 @@ pub(super) struct Target<'a> {
 }
 
 /// Adds a server. The file is created if there is none.
-pub(super) fn add(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
+pub(super) fn add(
+    target: &Destination<'_>,
+    new: &New<'_>,
+    console: &mut Console<'_>,
+) -> Result<JsonAnswer, Failure> {
     console.in_turn(target.file, |console| add_now(target, new, console))
 }
 
-fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Result<Answer, Failure> {
+fn add_now(
+    target: &Destination<'_>,
+    new: &New<'_>,
+    console: &mut Console<'_>,
+) -> Result<JsonAnswer, Failure> {
     let face = target.face;
     let mut server = describe(new)?;
     let hidden = literals(std::slice::from_ref(&server));
-    if face == Face::Workbench {
+    if face == FaceKind::Workbench {
         ServerName::new(new.name)
             .map_err(|wrong| Failure::usage(wrong, "give the server a readable name"))?;
     }
@@ -62,8 +70,8 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     vault.take(&mut server);
     let (replaced, values) = (vault.replaced, vault.values);
     let mut edits = match face {
-        Face::Workbench => put_into_toolbox(&server, &toolbox, target.description.unwrap_or_default()),
-        Face::Toolman => {
+        FaceKind::Workbench => put_into_toolbox(&server, &toolbox, target.description.unwrap_or_default()),
+        FaceKind::Toolman => {
             let path = vec!["servers".to_owned()];
             vec![Edit::Push { path, value: toolman_value(&server), index: usize::MAX }]
         }
@@ -77,12 +85,12 @@ fn add_now(target: &Target<'_>, new: &New<'_>, console: &mut Console<'_>) -> Res
     let filed = secrets.with(&values);
     validate(face, target.file, after.as_bytes(), filed.as_deref(), target.world)?;
     let mut answer = match face {
-        Face::Workbench => json!({"toolbox": toolbox, "server": new.name}),
-        Face::Toolman => json!({"namespace": new.name}),
+        FaceKind::Workbench => json!({"toolbox": toolbox, "server": new.name}),
+        FaceKind::Toolman => json!({"namespace": new.name}),
     };
     let moved = replaced.iter().map(|one| json!({"variable": one.variable, "key": one.key}));
     answer["secrets"] = moved.collect();
-    let mut answer: Answer = answer.as_object().cloned().unwrap_or_default();
+    let mut answer: JsonAnswer = answer.as_object().cloned().unwrap_or_default();
     let proposal = Proposal {
         snapshot: &config.snapshot,
         format: format(face),
@@ -155,8 +163,8 @@ fn describe(new: &New<'_>) -> Result<ImportedServer, Failure> {
 }
 
 /// The toolbox for a server of this name; empty for `tools.toml`. Fails if there is such a server already.
-fn toolbox(target: &Target<'_>, server: &str, value: &Value) -> Result<String, Failure> {
-    if target.face == Face::Toolman {
+fn toolbox(target: &Destination<'_>, server: &str, value: &Value) -> Result<String, Failure> {
+    if target.face == FaceKind::Toolman {
         for (given, option) in [(target.toolbox, "--toolbox"), (target.description, "--description")] {
             if given.is_some() {
                 return Err(Failure::usage("tools.toml has no toolboxes", format!("leave {option} out")));
@@ -176,9 +184,9 @@ fn toolbox(target: &Target<'_>, server: &str, value: &Value) -> Result<String, F
         ));
     }
     Ok(match (target.face, target.toolbox) {
-        (Face::Toolman, _) => String::new(),
-        (Face::Workbench, Some(toolbox)) => toolbox.to_owned(),
-        (Face::Workbench, None) => {
+        (FaceKind::Toolman, _) => String::new(),
+        (FaceKind::Workbench, Some(toolbox)) => toolbox.to_owned(),
+        (FaceKind::Workbench, None) => {
             let toolboxes = value.get("toolboxes").map(Value::entries).unwrap_or_default();
             let taken: Vec<_> = toolboxes.iter().map(|(name, _)| name.clone()).collect();
             free_name(&toolbox_for(server), &taken)

@@ -6,12 +6,12 @@
 
 use super::World;
 use super::check::errors;
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::env_file;
 use crate::client_files::shown;
 use crate::config::Redactor;
 use crate::config::env_file::SECRETS;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{Access, EnvFile, Inputs, Problem, load, load_toolman};
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Format, mask, paint, unified};
@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What `--json` prints; empty for verbs that have printed everything themselves.
-pub(super) type Answer = Map<String, Value>;
+pub(super) type JsonAnswer = Map<String, Value>;
 
 /// Asks a question and returns the line that was typed; it is empty if the input ended.
 pub(super) type Ask<'a> = dyn FnMut(&str) -> io::Result<String> + 'a;
@@ -32,21 +32,21 @@ pub(super) struct Console<'a> {
     pub(super) err: &'a mut dyn Write,
     /// Asks a question on a terminal; `None` without a terminal.
     pub(super) ask: Option<&'a mut Ask<'a>>,
-    pub(super) manner: Manner,
+    pub(super) output: OutputMode,
     /// Whether stdout may be coloured.
     pub(super) colour: bool,
     pub(super) yes: bool,
     pub(super) dry_run: bool,
     /// The directory for what programs remember about a user. The locks for files are kept there.
     pub(super) state: Option<PathBuf>,
-    pub(super) turn: Standing,
+    pub(super) turn: FileTurns,
     /// The summary of the change that is being planned.
     pub(super) summary: Vec<String>,
 }
 
 /// Our position among the processes that want to change a file.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct FileTurns {
     /// The files that nobody else can change now.
     turns: Vec<(PathBuf, Turn)>,
     /// Whether another process has changed the file since we read it.
@@ -81,21 +81,21 @@ pub(super) enum Settled {
 
 impl Console<'_> {
     /// Ends a verb: prints its JSON answer or its failure, and returns the exit status.
-    pub(super) fn finish(&mut self, result: Result<Answer, Failure>) -> io::Result<u8> {
+    pub(super) fn finish(&mut self, result: Result<JsonAnswer, Failure>) -> io::Result<u8> {
         match result {
             Ok(answer) => {
-                if self.manner.json && !answer.is_empty() {
+                if self.output.json && !answer.is_empty() {
                     writeln!(self.out, "{}", Value::Object(answer))?;
                 }
                 Ok(0)
             }
-            Err(failure) => failure.tell(self.manner, self.out, self.err),
+            Err(failure) => failure.tell(self.output, self.out, self.err),
         }
     }
 
     /// Prints a line for a person, on stderr.
     pub(super) fn say(&mut self, line: &str) -> io::Result<()> {
-        if self.manner.json || self.manner.quiet { Ok(()) } else { self.tell(line) }
+        if self.output.json || self.output.quiet { Ok(()) } else { self.tell(line) }
     }
 
     /// Adds a line to the summary of a change: what moves where, what stays, which files are written.
@@ -104,17 +104,17 @@ impl Console<'_> {
     }
 
     fn tell(&mut self, line: &str) -> io::Result<()> {
-        writeln!(self.err, "{}", self.manner.message(line))
+        writeln!(self.err, "{}", self.output.message(line))
     }
 
     /// Prints a line on stderr that a person should heed.
     pub(super) fn warn(&mut self, line: &str) -> io::Result<()> {
-        self.say(&self.manner.warning(line))
+        self.say(&self.output.warning(line))
     }
 
     /// Whether a person agrees; nobody does without a terminal.
     pub(super) fn confirms(&mut self, question: &str) -> io::Result<bool> {
-        let question = self.manner.message(&format!("{question} [y/N] "));
+        let question = self.output.message(&format!("{question} [y/N] "));
         match &mut self.ask {
             Some(ask) => Ok(is_yes(&ask(&question)?)),
             None => Ok(false),
@@ -182,7 +182,7 @@ impl Console<'_> {
     pub(super) fn settle(
         &mut self,
         proposal: &Proposal<'_>,
-        answer: &mut Answer,
+        answer: &mut JsonAnswer,
         first: impl FnOnce(&mut Self) -> Result<(), Failure>,
     ) -> Result<Settled, Failure> {
         let snapshot = proposal.snapshot;
@@ -206,7 +206,7 @@ impl Console<'_> {
             return Ok(Settled::Same);
         }
         let verb = match proposal.after {
-            Some(_) if snapshot.bytes.is_some() => "Change",
+            Some(_) if snapshot.bytes.is_some() => "Changed",
             Some(_) => "Create",
             None => "Remove",
         };
@@ -237,7 +237,7 @@ impl Console<'_> {
             if asks { self.tell(line)? } else { self.say(line)? }
         }
         if self.dry_run {
-            if !self.manner.json {
+            if !self.output.json {
                 self.show(diff)?;
             }
             self.say("Nothing was written: this is a dry run.")?;
@@ -246,7 +246,7 @@ impl Console<'_> {
         if self.yes {
             return Ok(true);
         }
-        let question = self.manner.message(&format!("{question} [y/N/d] "));
+        let question = self.output.message(&format!("{question} [y/N/d] "));
         loop {
             let Some(ask) = &mut self.ask else {
                 // Whoever reads this cannot ask for the diff.
@@ -271,8 +271,8 @@ impl Console<'_> {
     /// Shows a diff where a person can see it and no program takes it for data.
     pub(super) fn show(&mut self, diff: &str) -> io::Result<()> {
         let painted = |colour| if colour { paint(diff) } else { diff.to_owned() };
-        if self.manner.json {
-            return write!(self.err, "{}", painted(self.manner.colour));
+        if self.output.json {
+            return write!(self.err, "{}", painted(self.output.colour));
         }
         write!(self.out, "{}", painted(self.colour))?;
         self.out.flush()
@@ -283,7 +283,7 @@ impl Console<'_> {
             true => String::new(),
             false => mask(proposal.format, &text.replace("\r\n", "\n"), &shown),
         };
-        let file = &self.manner.paths(file);
+        let file = &self.output.paths(file);
         let old = if proposal.snapshot.bytes.is_some() { file } else { "/dev/null" };
         let new = if proposal.after.is_some() { file } else { "/dev/null" };
         let diff = unified(old, new, &hide(before), &hide(proposal.after.unwrap_or_default()));
@@ -320,7 +320,12 @@ pub(super) struct Config {
 
 /// Reads a configuration in order to change it; no variable needs to be set. `fresh` is the text for a file
 /// that does not exist yet.
-pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) -> Result<Config, Failure> {
+pub(super) fn open(
+    face: FaceKind,
+    file: &Path,
+    world: &World,
+    fresh: Option<&str>,
+) -> Result<Config, Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| Failure::unreadable(file, &error))?;
     let text = match (&snapshot.bytes, fresh) {
         (None, Some(fresh)) => fresh.to_owned(),
@@ -338,7 +343,7 @@ pub(super) fn open(face: Face, file: &Path, world: &World, fresh: Option<&str>) 
 /// Checks a new text of our configuration. Values with unset variables count as sound. `secrets` is what
 /// `secrets.env` will hold.
 pub(super) fn validate(
-    face: Face,
+    face: FaceKind,
     file: &Path,
     bytes: &[u8],
     secrets: Option<&str>,
@@ -355,7 +360,7 @@ pub(super) fn validate(
 
 /// Why `check` would refuse this text of our configuration.
 pub(super) fn problems(
-    face: Face,
+    face: FaceKind,
     file: &Path,
     bytes: &[u8],
     secrets: Option<&str>,
@@ -370,8 +375,8 @@ pub(super) fn problems(
     };
     let inputs = Inputs { environment: &environment, read: &read, skip_missing: false };
     let problems = match face {
-        Face::Workbench => load(file, bytes, &inputs).err(),
-        Face::Toolman => load_toolman(file, bytes, &inputs).err(),
+        FaceKind::Workbench => load(file, bytes, &inputs).err(),
+        FaceKind::Toolman => load_toolman(file, bytes, &inputs).err(),
     };
     let mut problems = problems.unwrap_or_default();
     problems.retain(Problem::is_error);
@@ -379,10 +384,10 @@ pub(super) fn problems(
 }
 
 /// The format of a face's file.
-pub(super) fn format(face: Face) -> Format {
+pub(super) fn format(face: FaceKind) -> Format {
     match face {
-        Face::Workbench => Format::Json,
-        Face::Toolman => Format::Toml,
+        FaceKind::Workbench => Format::Json,
+        FaceKind::Toolman => Format::Toml,
     }
 }
 
@@ -399,7 +404,7 @@ mod tests {
     use super::*;
 
     /// What became of a change to a file that holds `{}`.
-    struct Change {
+    struct Changed {
         outcome: Result<Settled, Failure>,
         asked: Vec<String>,
         shown: String,
@@ -407,7 +412,7 @@ mod tests {
     }
 
     /// Changes a file where a person gives these answers.
-    fn change(name: &str, answers: &[&str], first: Result<(), Failure>) -> Change {
+    fn change(name: &str, answers: &[&str], first: Result<(), Failure>) -> Changed {
         let path: PathBuf =
             std::env::temp_dir().join(format!("mcp-workbench-change-{}-{name}", std::process::id()));
         std::fs::write(&path, "{}").expect("the temporary directory is writable");
@@ -421,12 +426,12 @@ mod tests {
             out: &mut out,
             err: &mut err,
             ask: Some(&mut ask),
-            manner: Manner::default(),
+            output: OutputMode::default(),
             colour: false,
             yes: false,
             dry_run: false,
             state: None,
-            turn: Standing::default(),
+            turn: FileTurns::default(),
             summary: vec!["a moves".to_owned()],
         };
         let after = Some("{\"a\": 1}");
@@ -437,11 +442,11 @@ mod tests {
             audience: Audience::Usual,
             secrets: Redactor::default(),
         };
-        let outcome = console.settle(&proposal, &mut Answer::new(), |_| first);
+        let outcome = console.settle(&proposal, &mut JsonAnswer::new(), |_| first);
         let text = std::fs::read_to_string(&path).expect("it is there");
         std::fs::remove_file(&path).expect("it is there");
         let shown = String::from_utf8([out, err].concat()).expect("we write UTF-8");
-        Change { outcome, asked, shown: shown.replace(&path.display().to_string(), "FILE"), text }
+        Changed { outcome, asked, shown: shown.replace(&path.display().to_string(), "FILE"), text }
     }
 
     #[test]
@@ -458,7 +463,7 @@ mod tests {
         ] {
             let change = change(&answers.concat(), answers, Ok(()));
             assert_eq!(change.outcome.expect("no failure"), settled, "{answers:?}");
-            assert_eq!(change.asked, vec!["Change FILE? [y/N/d] "; answers.len()], "{answers:?}");
+            assert_eq!(change.asked, vec!["Changed FILE? [y/N/d] "; answers.len()], "{answers:?}");
             let diffs = diff.repeat(answers.len() - 1);
             assert_eq!(change.shown, format!("{diffs}{shown}"), "{answers:?}");
             let written = settled == Settled::Written;

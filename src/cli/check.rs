@@ -1,9 +1,9 @@
 //! `check`: reads the configuration and reports its problems, offline; nothing is started.
 
-use super::failure::{Failure, FailureKind, Manner};
+use super::failure::{Failure, FailureKind, OutputMode};
 use super::load::{checked_env_file, form};
 use super::screen::wrapped;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::config::{Environment, Inputs, Problem, approved, load, load_toolman, lock_file};
 use crate::edit::file::contents;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// Checks a file and returns the exit status. Problems go to `err` as text, or to `out` as JSON.
 pub(super) fn check(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     environment: &Environment<'_>,
-    manner: Manner,
+    output: OutputMode,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<u8, Failure> {
@@ -24,15 +24,15 @@ pub(super) fn check(
     let inputs = Inputs { environment, read: &checked_env_file, skip_missing: false };
     let (summary, problems) = examine(face, &file, &bytes, &inputs);
     let ok = summary.is_some();
-    if manner.json {
+    if output.json {
         let mut answer = json!({});
         add_problems(&mut answer, &problems);
         writeln!(out, "{answer}")?;
     } else {
-        list_problems(&problems, manner, err)?;
+        list_problems(&problems, output, err)?;
         match summary {
-            Some(_) if manner.quiet => {}
-            Some(summary) => writeln!(out, "{}", manner.paths(&format!("{}: {summary}", file.display())))?,
+            Some(_) if output.quiet => {}
+            Some(summary) => writeln!(out, "{}", output.paths(&format!("{}: {summary}", file.display())))?,
             None => writeln!(err, "{}; nothing was started", errors(&problems))?,
         }
     }
@@ -40,14 +40,14 @@ pub(super) fn check(
 }
 
 /// Prints problems for a person, with an empty line after each; `-q` leaves only errors.
-pub(super) fn list_problems(problems: &[Problem], manner: Manner, err: &mut dyn Write) -> io::Result<()> {
-    let mut told = problems.iter().filter(|problem| problem.is_error() || !manner.quiet);
+pub(super) fn list_problems(problems: &[Problem], output: OutputMode, err: &mut dyn Write) -> io::Result<()> {
+    let mut told = problems.iter().filter(|problem| problem.is_error() || !output.quiet);
     told.try_for_each(|problem| {
-        let rendered = manner.paths(&problem.render(manner.colour));
+        let rendered = output.paths(&problem.render(output.colour));
         // An excerpt of the file keeps its lines, since marks below them point at columns.
         let line = |line: &str| match line.contains('|') {
             true => line.to_owned(),
-            false => wrapped(line, manner.width),
+            false => wrapped(line, output.width),
         };
         let lines: Vec<_> = rendered.lines().map(line).collect();
         writeln!(err, "{}\n", lines.join("\n"))
@@ -69,15 +69,15 @@ pub(super) fn errors(problems: &[Problem]) -> String {
 }
 
 /// What a valid file holds, in words, and all its problems.
-fn examine(face: Face, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Option<String>, Vec<Problem>) {
+fn examine(face: FaceKind, file: &Path, bytes: &[u8], inputs: &Inputs<'_>) -> (Option<String>, Vec<Problem>) {
     let loaded = match face {
-        Face::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
+        FaceKind::Workbench => load(file, bytes, inputs).map(|(workbench, warnings)| {
             let servers = workbench.toolboxes.iter().map(|toolbox| toolbox.servers.len()).sum();
             let toolboxes = counted(workbench.toolboxes.len(), "toolbox", "toolboxes");
             let summary = format!("ok, {toolboxes} with {}", counted(servers, "server", "servers"));
             (summary, warnings, workbench.common.lock)
         }),
-        Face::Toolman => load_toolman(file, bytes, inputs).map(|(toolman, warnings)| {
+        FaceKind::Toolman => load_toolman(file, bytes, inputs).map(|(toolman, warnings)| {
             let summary = format!("ok, {}", counted(toolman.servers.len(), "server", "servers"));
             (summary, warnings, toolman.common.lock)
         }),
@@ -132,10 +132,10 @@ mod tests {
 
     fn run(file: Result<PathBuf, NotFound>, json: bool) -> (u8, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let manner = Manner { json, ..Manner::default() };
-        let checked = check(Face::Workbench, file, &|_| None, manner, &mut out, &mut err);
+        let output = OutputMode { json, ..OutputMode::default() };
+        let checked = check(FaceKind::Workbench, file, &|_| None, output, &mut out, &mut err);
         let status = checked
-            .unwrap_or_else(|failure| failure.tell(manner, &mut out, &mut err).expect("writes to memory"));
+            .unwrap_or_else(|failure| failure.tell(output, &mut out, &mut err).expect("writes to memory"));
         let text = |bytes| String::from_utf8(bytes).expect("we write UTF-8");
         (status, text(out), text(err))
     }
@@ -202,12 +202,12 @@ error: expected a string, found the number 1
 
     #[test]
     fn each_face_has_its_format() {
-        let minimal = Face::Toolman.minimal_file().as_bytes();
+        let minimal = FaceKind::Toolman.minimal_file().as_bytes();
         let (summary, problems) =
-            examine(Face::Toolman, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
+            examine(FaceKind::Toolman, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary.as_deref(), problems.len()), (Some("ok, 1 server"), 0));
         let (summary, problems) =
-            examine(Face::Workbench, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
+            examine(FaceKind::Workbench, Path::new("tools.toml"), minimal, &Inputs::of(&|_| None));
         assert_eq!((summary, problems.len()), (None, 1));
     }
 

@@ -15,7 +15,7 @@ use super::World;
 use super::change::format;
 use super::shell::remembered_tools;
 use crate::client_files::{Group, read_config};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::edit;
 use crate::edit::file::contents;
 use crate::known_clients::CLIENTS;
@@ -101,12 +101,17 @@ pub(super) fn script(shell: Shell, program: &str) -> String {
 }
 
 /// Prints the words that may stand where the last of these stands.
-pub(super) fn complete(face: Face, mut command: Command, words: &[String], world: &World) -> io::Result<()> {
+pub(super) fn complete(
+    face: FaceKind,
+    mut command: Command,
+    words: &[String],
+    world: &World,
+) -> io::Result<()> {
     command.build();
     let place = Cursor::find(&command, words);
     let face = match place.face.as_deref() {
-        Some("workbench") => Face::Workbench,
-        Some("toolman") => Face::Toolman,
+        Some("workbench") => FaceKind::Workbench,
+        Some("toolman") => FaceKind::Toolman,
         _ => face,
     };
     let source = NameSource { face, config: place.config.as_deref().map(|path| at_home(path, world)), world };
@@ -151,7 +156,7 @@ impl Candidates {
 
 /// Where names are looked up.
 struct NameSource<'a> {
-    face: Face,
+    face: FaceKind,
     config: Option<PathBuf>,
     world: &'a World,
 }
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_next_word() {
-        let mut command = crate::cli::command(Face::Workbench);
+        let mut command = crate::cli::command(FaceKind::Workbench);
         command.build();
         for (line, expected) in [
             ("conn", "connect"),

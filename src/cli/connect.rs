@@ -1,7 +1,7 @@
 //! `connect` and `disconnect`: our own entry in a client's file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused};
+use super::change::{Config, Console, JsonAnswer, Proposal, Settled, format, open, refused};
 use super::check::errors;
 use super::failure::Failure;
 use super::import::{home_variable, is_gateway, literals, unknown_client, variables};
@@ -11,7 +11,7 @@ use crate::catalog::Kind;
 use crate::client_files::{
     self, FileScope, ImportedServer, Ourselves, Past, held, inputs, places, read, read_config,
 };
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::read::listed;
 use crate::config::{Inputs, Redactor, Server, ToolMode, Transport};
 use crate::edit::backup::{Backup, Record};
@@ -29,9 +29,9 @@ use std::sync::Arc;
 pub(super) struct Order<'a> {
     /// The client's name.
     pub(super) client: &'a str,
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     /// The face of the program without `--face`.
-    pub(super) own_face: Face,
+    pub(super) own_face: FaceKind,
     pub(super) tool_mode: Option<ToolMode>,
     /// Whether our entry is for the user everywhere, or for the project in the current directory.
     pub(super) scope: FileScope,
@@ -50,7 +50,7 @@ pub(super) fn connect(
     order: &Order<'_>,
     file: Option<&Path>,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let client = named(order.client)?;
     let path = place(client, order.scope, order.world)?;
     let config = config_to_register(order, file)?;
@@ -59,7 +59,7 @@ pub(super) fn connect(
         false => None,
     };
     if switched.as_ref().is_some_and(|(settled, _)| *settled == Settled::Shown) && !console.dry_run {
-        return Ok(Answer::new());
+        return Ok(JsonAnswer::new());
     }
     let mut answer = console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))?;
     answer.extend(switched.map(|(_, own)| ("config".to_owned(), own.into())));
@@ -71,7 +71,7 @@ fn switch_daemon_on(
     order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<(Settled, Answer), Failure> {
+) -> Result<(Settled, JsonAnswer), Failure> {
     let ours = open(order.face, config, order.world, None)?;
     let edit = edit::Edit::Set { path: vec!["daemon".to_owned()], value: Value::Boolean(true) };
     let after = edit::apply(format(order.face), &ours.text, &[edit]).map_err(|refusal| {
@@ -88,7 +88,7 @@ fn switch_daemon_on(
     console.plan(
         "all sessions of this file will share one process, the daemon, and the servers that can be shared",
     );
-    let mut answer = Answer::new();
+    let mut answer = JsonAnswer::new();
     let settled = console.settle(&proposal, &mut answer, |_| Ok(()))?;
     Ok((settled, answer))
 }
@@ -113,7 +113,7 @@ fn config_to_register(order: &Order<'_>, named: Option<&Path>) -> Result<PathBuf
         };
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
-    if named.is_some() || (face == Face::Workbench && variable.is_some()) {
+    if named.is_some() || (face == FaceKind::Workbench && variable.is_some()) {
         return Ok(world.locate(face, named)?);
     }
     let own = world.user_file(face);
@@ -139,7 +139,7 @@ fn connect_now(
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let world = order.world;
     let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
@@ -215,8 +215,8 @@ fn hidden_apps(order: &Order<'_>, client: &KnownClient, config: &Path, ours: &Co
     let variable = |name: &str| world.variable(name);
     let inputs = Inputs { environment: &variable, read: &env_file, skip_missing: true };
     let loaded = match order.face {
-        Face::Workbench => crate::config::load(config, ours.text.as_bytes(), &inputs).ok(),
-        Face::Toolman => None,
+        FaceKind::Workbench => crate::config::load(config, ours.text.as_bytes(), &inputs).ok(),
+        FaceKind::Toolman => None,
     };
     let ((file, _), cache) = (loaded?, world.cache_directory()?);
     let is_proxied = match written_mode(order, ours).unwrap_or(file.tool_mode) {
@@ -298,8 +298,8 @@ impl<'a> GatewayStart<'a> {
         let lacks = |group: &str, server: &str| {
             let declared = configured.face.servers();
             let own = |one: &Declared<'_>| match face {
-                Face::Workbench => one.group == group && one.name == server,
-                Face::Toolman => one.group == server,
+                FaceKind::Workbench => one.group == group && one.name == server,
+                FaceKind::Toolman => one.group == server,
             };
             declared.into_iter().find(own).and_then(|one| match one.spec.transport {
                 Transport::Unset(unset) => Some(unset.variables),
@@ -370,7 +370,7 @@ impl<'a> Registration<'a> {
         Ok(Self { start, after, taken, kept, left, replaces, there })
     }
 
-    fn answer(&self, client: &KnownClient) -> Answer {
+    fn answer(&self, client: &KnownClient) -> JsonAnswer {
         let ourselves = &self.start.ourselves;
         let members = [
             ("client", json!(client.id)),
@@ -393,7 +393,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Sums up what moves behind us, what stays, and which servers lack variables.
-    fn sum_up(&self, client: &KnownClient, face: Face, console: &mut Console<'_>) {
+    fn sum_up(&self, client: &KnownClient, face: FaceKind, console: &mut Console<'_>) {
         console.plan(format!(
             "{} starts {} as `{}`",
             client.title,
@@ -423,10 +423,10 @@ impl<'a> Registration<'a> {
 /// Removes us again and restores what connecting removed.
 pub(super) fn disconnect(
     client: &str,
-    (face, scope): (Face, FileScope),
+    (face, scope): (FaceKind, FileScope),
     world: &World,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let (client, name) = (named(client)?, entry_name(face, scope));
     let mut answer = Map::new();
     answer.insert("client".to_owned(), json!(client.id));
@@ -455,10 +455,10 @@ pub(super) fn disconnect(
 /// Removes us from one file; `None` if the file does not name us.
 fn disconnect_now(
     client: &KnownClient,
-    (face, scope): (Face, FileScope),
+    (face, scope): (FaceKind, FileScope),
     path: &Path,
     world: &World,
-    answer: &mut Answer,
+    answer: &mut JsonAnswer,
     console: &mut Console<'_>,
 ) -> Result<Option<Settled>, Failure> {
     let name = entry_name(face, scope);
@@ -618,12 +618,12 @@ fn text(snapshot: &Snapshot) -> Result<&str, Failure> {
 }
 
 /// The name of our entry. A user's and a project's stand side by side.
-fn entry_name(face: Face, scope: FileScope) -> &'static str {
+fn entry_name(face: FaceKind, scope: FileScope) -> &'static str {
     match (face, scope) {
-        (Face::Workbench, FileScope::User) => "workbench",
-        (Face::Workbench, FileScope::Project) => "workbench-project",
-        (Face::Toolman, FileScope::User) => "toolman",
-        (Face::Toolman, FileScope::Project) => "toolman-project",
+        (FaceKind::Workbench, FileScope::User) => "workbench",
+        (FaceKind::Workbench, FileScope::Project) => "workbench-project",
+        (FaceKind::Toolman, FileScope::User) => "toolman",
+        (FaceKind::Toolman, FileScope::Project) => "toolman-project",
     }
 }
 
@@ -635,7 +635,7 @@ fn backup(client: &KnownClient, name: &str, path: &Path, world: &World) -> Resul
 
 /// The backups of a client's file, one for each entry that may be there.
 fn backups(client: &KnownClient, path: &Path, world: &World) -> Vec<Backup> {
-    let entries = [Face::Workbench, Face::Toolman]
+    let entries = [FaceKind::Workbench, FaceKind::Toolman]
         .into_iter()
         .flat_map(|face| [FileScope::User, FileScope::Project].map(|scope| entry_name(face, scope)));
     entries.filter_map(|entry| backup(client, entry, path, world).ok()).collect()
@@ -704,7 +704,7 @@ fn ourselves(
         // The names of tools have to fit with the name of the entry before them.
         args.extend(["--entry".to_owned(), name.to_owned()]);
     }
-    if let (Face::Workbench, Some(mode)) = (order.face, mode) {
+    if let (FaceKind::Workbench, Some(mode)) = (order.face, mode) {
         let mode = match mode {
             ToolMode::Dynamic => "dynamic",
             ToolMode::Proxy => "proxy",

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, env_file, runtime, signal};
 use super::serve::Service;
 use super::{World, serve_http};
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
@@ -32,25 +32,25 @@ pub(super) struct ConsoleOrder {
 
 /// Serves the console until somebody presses Ctrl-C.
 pub(super) fn run(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: Overrides,
     order: &ConsoleOrder,
-    manner: Manner,
+    output: OutputMode,
     world: &World,
 ) -> Result<u8, Failure> {
     let runtime = runtime()?;
-    let served = runtime.block_on(serve(face, file, overrides, order, manner, world));
+    let served = runtime.block_on(serve(face, file, overrides, order, output, world));
     runtime.shutdown_background();
     served
 }
 
 async fn serve(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: Overrides,
     order: &ConsoleOrder,
-    manner: Manner,
+    output: OutputMode,
     world: &World,
 ) -> Result<u8, Failure> {
     let shutdown = signal()?;
@@ -62,7 +62,7 @@ async fn serve(
     let state = world.state_directory().unwrap_or_default();
     let daemons = Arc::new(world.daemons());
     let has_daemon = daemon(&daemons, face, &state).await.is_some();
-    let own = own(face, file, overrides, (address, key.clone()), manner, world);
+    let own = own(face, file, overrides, (address, key.clone()), output, world);
     let (own, url) = match own {
         Ok(own) if !has_daemon => {
             let url = own.console.address(address);
@@ -75,7 +75,7 @@ async fn serve(
         }
     };
     let mut out = io::stdout();
-    match manner.json {
+    match output.json {
         true => writeln!(out, "{}", serde_json::json!({ "url": url }))?,
         false => writeln!(out, "{url}")?,
     }
@@ -118,11 +118,11 @@ struct Own<W> {
 
 /// The console that shows a file and the journal.
 fn own(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: Overrides,
     (address, key): (SocketAddr, KeyFile),
-    manner: Manner,
+    output: OutputMode,
     world: &World,
 ) -> Result<Own<impl Future<Output = ()> + use<>>, Failure> {
     let state = world.state_directory();
@@ -131,8 +131,8 @@ fn own(
     let (file, world_of_loader) = (file?, world.clone());
     let loader =
         Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
-    let (configured, read) = loader.load(manner)?;
-    let service = Service::new(loader, &configured, read, manner, world);
+    let (configured, read) = loader.load(output)?;
+    let service = Service::new(loader, &configured, read, output, world);
     let rules = Rules::new(&configured.face.common().serving, None);
     let whole = configured.face.clone();
     let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
@@ -148,7 +148,7 @@ fn own(
 /// Takes connections for ever.
 async fn accept(
     listener: &TcpListener,
-    face: Face,
+    face: FaceKind,
     state: &Path,
     own: Option<&Arc<Console>>,
     daemons: &Arc<Daemons>,
@@ -174,7 +174,7 @@ async fn accept(
 }
 
 /// A connection to the daemon on which it serves its console, if a daemon runs.
-async fn daemon(daemons: &Daemons, face: Face, state: &Path) -> Option<DaemonStream> {
+async fn daemon(daemons: &Daemons, face: FaceKind, state: &Path) -> Option<DaemonStream> {
     daemons.find().await.ok()??.console(face, state).await
 }
 

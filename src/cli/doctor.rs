@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::World;
 use super::advice::advice;
 use super::diagnosis::Diagnosis;
-use super::failure::{Failure, FailureKind, Manner};
+use super::failure::{Failure, FailureKind, OutputMode};
 use super::load::{Loader, Overrides, checked_env_file, form, runtime, signal};
 use super::login;
 use super::screen::{Screen, columns, padded, wrapped};
 use super::version::version;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::gateway::doctor::{Finding, Oddity, Remark};
 use crate::gateway::{Configured, Gateway};
 use crate::text::listed;
@@ -25,39 +25,39 @@ const SLOW: Duration = Duration::from_secs(5);
 
 /// Examines every server of the file and returns the exit status.
 pub(super) fn run(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: &Overrides,
     client: &str,
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
     world: World,
 ) -> Result<u8, Failure> {
     let mut out = io::stdout();
-    if !manner.json {
+    if !output.json {
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
         if let Ok(file) = &file {
-            writeln!(out, "{}", manner.paths(&file.to_string_lossy()))?;
+            writeln!(out, "{}", output.paths(&file.to_string_lossy()))?;
         }
         let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
-        writeln!(out, "{}", manner.paths(&path))?;
+        writeln!(out, "{}", output.paths(&path))?;
         let (problem, elsewhere) = daemons(&world);
         match problem {
             None => writeln!(out, "the daemon can be used")?,
-            Some(problem) => writeln!(out, "the daemon cannot be used: {}", manner.paths(&problem))?,
+            Some(problem) => writeln!(out, "the daemon cannot be used: {}", output.paths(&problem))?,
         }
         for directory in elsewhere {
-            let directory = manner.paths(&directory.to_string_lossy());
+            let directory = output.paths(&directory.to_string_lossy());
             writeln!(out, "another daemon runs in {directory}, for sessions with another XDG_RUNTIME_DIR")?;
         }
         writeln!(out)?;
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
-    let (configured, _) = loader.load(manner)?;
+    let (configured, _) = loader.load(output)?;
     let file = loader.file;
     let findings = examine(configured, client, screen, &world)?;
-    match manner.json {
+    match output.json {
         true => {
             let mut told = as_json(face, &findings);
             told["version"] = version().into();
@@ -69,7 +69,7 @@ pub(super) fn run(
                 json!({ "usable": problem.is_none(), "problem": problem, "elsewhere": elsewhere });
             writeln!(out, "{told}")?;
         }
-        false => as_text(face, &findings, (manner, screen), &mut out)?,
+        false => as_text(face, &findings, (output, screen), &mut out)?,
     }
     let well = findings.iter().all(|finding| finding.outcome.is_ok());
     Ok(if well { 0 } else { FailureKind::Unreachable.status() })
@@ -174,7 +174,7 @@ fn printable(text: &str) -> String {
 }
 
 /// The findings for a program.
-pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
+pub(super) fn as_json(face: FaceKind, findings: &[Finding]) -> Value {
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let servers: Vec<_> = rows
         .iter()
@@ -197,11 +197,11 @@ pub(super) fn as_json(face: Face, findings: &[Finding]) -> Value {
                 "program": finding.program.as_ref().map(|program| program.to_string_lossy()),
             });
             match face {
-                Face::Workbench => {
+                FaceKind::Workbench => {
                     server["toolbox"] = (*finding.group).into();
                     server["server"] = finding.server.as_str().into();
                 }
-                Face::Toolman => server["namespace"] = (*finding.group).into(),
+                FaceKind::Toolman => server["namespace"] = (*finding.group).into(),
             }
             server
         })
@@ -245,18 +245,18 @@ fn told(oddity: &Oddity) -> String {
 
 /// Prints the findings for a person.
 pub(super) fn as_text(
-    face: Face,
+    face: FaceKind,
     findings: &[Finding],
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut text = Vec::new();
     write_rows(face, findings, screen, &mut text)?;
-    let text = manner.paths(&String::from_utf8_lossy(&text));
+    let text = output.paths(&String::from_utf8_lossy(&text));
     out.write_all(wrapped(&text, screen.width).as_bytes())
 }
 
-fn write_rows(face: Face, findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+fn write_rows(face: FaceKind, findings: &[Finding], screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<_> = findings.iter().map(ServerRow::new).collect();
     let arrow = if screen.unicode && screen.terminal { "→" } else { "->" };
     let (well, ill) = (screen.painted("32", "ok    "), screen.painted("1;31", "failed"));

@@ -39,7 +39,7 @@ pub(super) enum FailureKind {
 
 /// How failures and warnings are reported.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Manner {
+pub(super) struct OutputMode {
     /// Print one JSON value on stdout.
     pub(super) json: bool,
     /// Print results and errors only.
@@ -52,7 +52,7 @@ pub(super) struct Manner {
     pub(super) home: Option<&'static str>,
 }
 
-impl Manner {
+impl OutputMode {
     /// A message for stderr: it wraps between words, and paths under the home directory are short.
     pub(super) fn message(&self, text: &str) -> String {
         wrapped(&self.paths(text), self.width)
@@ -134,9 +134,14 @@ impl Failure {
     }
 
     /// Prints the failure and returns the exit status.
-    pub(super) fn tell(&self, manner: Manner, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
+    pub(super) fn tell(
+        &self,
+        output: OutputMode,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> io::Result<u8> {
         let Self { kind, message, hint, problems } = self;
-        if manner.json {
+        if output.json {
             let error = json!({"kind": kind.word(), "message": message, "hint": hint.trim()});
             let mut answer = json!({ "error": error });
             if !problems.is_empty() {
@@ -144,14 +149,14 @@ impl Failure {
             }
             writeln!(out, "{answer}")?;
         } else if problems.is_empty() {
-            let error = if manner.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            writeln!(err, "{}", manner.message(&format!("{error}: {message}")))?;
+            let error = if output.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            writeln!(err, "{}", output.message(&format!("{error}: {message}")))?;
             if !hint.is_empty() {
-                writeln!(err, "{}", manner.message(hint.trim_end()))?;
+                writeln!(err, "{}", output.message(hint.trim_end()))?;
             }
         } else {
-            check::list_problems(problems, manner, err)?;
-            writeln!(err, "{}", manner.message(hint))?;
+            check::list_problems(problems, output, err)?;
+            writeln!(err, "{}", output.message(hint))?;
         }
         Ok(kind.status())
     }

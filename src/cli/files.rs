@@ -29,12 +29,12 @@
 //! {…, "client", "entry", "command", "args", "removed": [name], "kept": [name], "unset": [variable], "backup"}
 //! ```
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::screen::Screen;
 use super::{World, add, change, completions, connect, first_start, import, lock, schema, shape};
 use crate::client_files::FileScope;
 use crate::config::ToolMode;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         start: first_start::Choice,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Import the servers of one client or file into the configuration
     #[command(display_order = 13)]
@@ -65,7 +65,7 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         toolbox: InToolbox,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Add a server to the configuration
     #[command(display_order = 30)]
@@ -93,7 +93,7 @@ pub(super) enum FileVerb {
         #[command(flatten)]
         toolbox: InToolbox,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Approve what the servers offer now, by writing it into the lock file
     #[command(
@@ -109,7 +109,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
         #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
         check: bool,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     #[command(flatten)]
     Shape(shape::ShapeVerb),
@@ -128,7 +128,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
         #[arg(long)]
         daemon: bool,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Undo connect
     #[command(display_order = 12)]
@@ -139,7 +139,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
         #[arg(long)]
         project: bool,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Print the JSON Schema of the configuration file
     #[command(display_order = 80)]
@@ -174,7 +174,7 @@ While the lock file exists, models see only the definitions in it. Commit it, an
 }
 
 #[derive(Args, Clone, Copy, Default)]
-pub(super) struct Change {
+pub(super) struct ChangeFlags {
     /// Write without asking
     #[arg(long, short)]
     yes: bool,
@@ -192,15 +192,15 @@ pub(super) struct InToolbox {
 
 /// What the command line says besides the verb.
 pub(super) struct Setting<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     /// The face of the program without `--face`.
-    pub(super) own_face: Face,
+    pub(super) own_face: FaceKind,
     /// The path given with `--config`.
     pub(super) named: Option<&'a Path>,
     /// The configuration.
     pub(super) file: Result<PathBuf, NotFound>,
     pub(super) tool_mode: Option<ToolMode>,
-    pub(super) manner: Manner,
+    pub(super) output: OutputMode,
     pub(super) screen: Screen,
     pub(super) world: &'a World,
     /// The whole command line, for completions and the manual page.
@@ -209,7 +209,7 @@ pub(super) struct Setting<'a> {
 
 /// Runs a verb and returns the exit status.
 pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
-    let Setting { face, own_face, named, file, tool_mode, manner, screen, world, command } = setting;
+    let Setting { face, own_face, named, file, tool_mode, output, screen, world, command } = setting;
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let mut ask = |question: &str| -> io::Result<String> {
         write!(io::stderr(), "{question}")?;
@@ -220,17 +220,17 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         }
         Ok(answer.trim().to_owned())
     };
-    let Change { yes, dry_run } = verb.change();
+    let ChangeFlags { yes, dry_run } = verb.change();
     let mut console = change::Console {
         out: &mut out,
         err: &mut err,
         ask: if screen.asks { Some(&mut ask) } else { None },
-        manner,
+        output,
         colour: screen.colour,
         yes,
         dry_run,
         state: world.state_directory(),
-        turn: change::Standing::default(),
+        turn: change::FileTurns::default(),
         summary: Vec::new(),
     };
     if let FileVerb::Lock { items, check, .. } = verb {
@@ -251,7 +251,7 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
         FileVerb::Add { name, url, sse, header, env, description, command, toolbox, .. } => {
             let new = add::New { name, url: url.as_deref(), sse: *sse, command, env, headers: header };
             let (file, description) = (there_or_own(file, world)?, description.as_deref());
-            let target = add::Target { face, file: &file, toolbox: toolbox.name(), description, world };
+            let target = add::Destination { face, file: &file, toolbox: toolbox.name(), description, world };
             add::add(&target, &new, &mut console)
         }
         FileVerb::Shape(verb) => {
@@ -267,22 +267,22 @@ pub(super) fn run(verb: &FileVerb, setting: Setting<'_>) -> io::Result<u8> {
             connect::disconnect(client, (face, scope(*project)), world, &mut console)
         }
         FileVerb::Schema => Ok(schema::schema(face, console.out)?),
-        FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, manner.json, console.out)?),
+        FileVerb::Completions { shell } => Ok(schema::completions(*shell, face, output.json, console.out)?),
         FileVerb::Complete { next, words } => {
             let words: Vec<_> = words.iter().cloned().chain(next.then(String::new)).collect();
             completions::complete(face, command, &words, world)?;
-            Ok(change::Answer::new())
+            Ok(change::JsonAnswer::new())
         }
         FileVerb::Man { out: Some(directory), .. } => {
             schema::write_man(command, &world.directory.join(directory), &mut console)
         }
-        FileVerb::Man { verb, .. } => schema::man(command, verb.as_deref(), manner.json, console.out),
+        FileVerb::Man { verb, .. } => schema::man(command, verb.as_deref(), output.json, console.out),
     })();
     console.finish(result)
 }
 
 impl FileVerb {
-    fn change(&self) -> Change {
+    fn change(&self) -> ChangeFlags {
         match self {
             Self::Init { change, .. }
             | Self::Import { change, .. }
@@ -292,7 +292,7 @@ impl FileVerb {
             | Self::Disconnect { change, .. } => *change,
             Self::Shape(verb) => verb.change(),
             Self::Schema | Self::Completions { .. } | Self::Complete { .. } | Self::Man { .. } => {
-                Change::default()
+                ChangeFlags::default()
             }
         }
     }

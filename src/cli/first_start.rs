@@ -38,7 +38,7 @@ pub(super) fn offer(
     }
     let overrides = Overrides::default();
     let loader = Loader::for_asking(order.face, Ok(file.to_owned()), &overrides, order.world)?;
-    let (configured, _) = loader.load(console.manner)?;
+    let (configured, _) = loader.load(console.output)?;
     if configured.face.servers().is_empty() {
         return Ok(None);
     }
@@ -47,9 +47,9 @@ pub(super) fn offer(
         return Ok(None);
     }
     let findings = doctor::examine(configured, "", screen, order.world)?;
-    if console.manner.json {
+    if console.output.json {
         return Ok(Some(doctor::as_json(order.face, &findings)["servers"].take()));
     }
-    doctor::as_text(order.face, &findings, (console.manner, screen), console.out)?;
+    doctor::as_text(order.face, &findings, (console.output, screen), console.out)?;
     Ok(None)
 }

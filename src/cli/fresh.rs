@@ -2,7 +2,7 @@
 
 use super::change::Config;
 use super::schema::SCHEMA_URLS;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 
 /// The settings of a new file: the key in each face, the value, and why it is set.
 const SETTINGS: [([&str; 2], &str, &str); 4] = [
@@ -25,16 +25,16 @@ const SETTINGS: [([&str; 2], &str, &str); 4] = [
 ];
 
 /// A configuration without servers, with or without a reference to the file of secrets.
-pub(super) fn fresh(face: Face, secrets: bool) -> String {
+pub(super) fn fresh(face: FaceKind, secrets: bool) -> String {
     let settings = SETTINGS.iter().filter(|(keys, ..)| secrets || keys[0] != "envFile");
     match face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             let settings: String = settings
                 .map(|([key, _], value, why)| format!("  // {why}\n  \"{key}\": {value},\n"))
                 .collect();
             format!("{{\n  \"$schema\": \"{}\",\n{settings}  \"toolboxes\": {{}}\n}}\n", SCHEMA_URLS.0)
         }
-        Face::Toolman => {
+        FaceKind::Toolman => {
             let settings: String =
                 settings.map(|([_, key], value, why)| format!("# {why}\n{key} = {value}\n")).collect();
             format!("#:schema {}\n\n{settings}active_toolsets = []\n", SCHEMA_URLS.1)
@@ -43,7 +43,7 @@ pub(super) fn fresh(face: Face, secrets: bool) -> String {
 }
 
 /// The text that servers are added to: that of the file or, if there is none yet, a fresh one.
-pub(super) fn text_to_extend(config: &Config, face: Face, secrets: bool) -> String {
+pub(super) fn text_to_extend(config: &Config, face: FaceKind, secrets: bool) -> String {
     match config.snapshot.bytes {
         Some(_) => config.text.clone(),
         None => fresh(face, secrets),

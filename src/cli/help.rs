@@ -87,12 +87,12 @@ fn examples(verb: &str, program: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::cli::{Arguments, command};
-    use crate::config::locate::Face;
+    use crate::config::locate::FaceKind;
     use clap::FromArgMatches;
 
     #[test]
     fn every_help_ends_with_two_examples_that_can_be_parsed() {
-        for face in [Face::Workbench, Face::Toolman] {
+        for face in [FaceKind::Workbench, FaceKind::Toolman] {
             let mut whole = command(face);
             whole.build();
             let verbs =

@@ -1,7 +1,7 @@
 //! `init` and `import`: bring clients' servers into our own file.
 
 use super::World;
-use super::change::{Answer, Config, Console, Proposal, Settled, format, open, refused, validate};
+use super::change::{Config, Console, JsonAnswer, Proposal, Settled, format, open, refused, validate};
 use super::failure::Failure;
 use super::first_start;
 use super::fresh::{fresh, text_to_extend};
@@ -12,7 +12,7 @@ use crate::client_files::{
     Addition, FileScope, Group, Imported, ImportedServer, Launch, Note, Plan, Replaced, Template, Vault,
     places, plan, read, read_config, toolbox_for, toolman_value, workbench_value,
 };
-use crate::config::locate::{Face, Platform};
+use crate::config::locate::{FaceKind, Platform};
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::{Audience, Snapshot};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// Where servers come from and go to.
 pub(super) struct Order<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) toolbox: Option<&'a str>,
     pub(super) world: &'a World,
 }
@@ -36,7 +36,7 @@ pub(super) fn init(
     scope: FileScope,
     (start, screen): (first_start::Choice, Screen),
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let file = match named {
         Some(file) => order.world.directory.join(file),
         None => file_of(order, scope)
@@ -67,7 +67,7 @@ fn init_now(
     scope: FileScope,
     file: &Path,
     console: &mut Console<'_>,
-) -> Result<(Answer, Settled, String), Failure> {
+) -> Result<(JsonAnswer, Settled, String), Failure> {
     let world = order.world;
     let environment = |name: &str| world.variable(name);
     let around = world.surroundings(&environment);
@@ -101,7 +101,7 @@ fn init_now(
         });
     }
     let variable = world.variable("WORKBENCH_CONFIG").filter(|value| !value.is_empty());
-    if let (Face::Workbench, Some(variable), None) = (order.face, variable, named) {
+    if let (FaceKind::Workbench, Some(variable), None) = (order.face, variable, named) {
         console.warn(&format!("$WORKBENCH_CONFIG is set: {variable} is used, not {}", file.display()))?;
     }
     let elsewhere = elsewhere(order, scope, std::mem::take(&mut sources.elsewhere));
@@ -124,7 +124,7 @@ fn init_now(
 }
 
 /// The command that registers the file with a client: one whose servers were found, or else any.
-fn next(face: Face, scope: FileScope, sources: &Sources) -> String {
+fn next(face: FaceKind, scope: FileScope, sources: &Sources) -> String {
     let program = face.program();
     let (project, able): (_, fn(&&KnownClient) -> bool) = match scope {
         FileScope::User => ("", |_| true),
@@ -169,7 +169,7 @@ pub(super) fn import(
     source: &str,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     console.in_turn(config, |console| import_now(order, source, config, console))
 }
 
@@ -178,7 +178,7 @@ fn import_now(
     source: &str,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let world = order.world;
     let mut sources = Sources::default();
     let path = world.directory.join(source);
@@ -380,7 +380,7 @@ fn bring(
     sources: Sources,
     config: Config,
     console: &mut Console<'_>,
-) -> Result<(Answer, Settled), Failure> {
+) -> Result<(JsonAnswer, Settled), Failure> {
     let import = Import::plan(order, sources, &config)?;
     let file = &config.snapshot.path;
     let mut answer = import.answer();
@@ -411,7 +411,7 @@ fn bring(
 
 /// A configuration with clients' servers added, before anybody has agreed to it.
 struct Import<'a> {
-    face: Face,
+    face: FaceKind,
     /// The toolbox for all new servers; `None` if each gets one of its own.
     toolbox: Option<String>,
     plan: Plan,
@@ -458,25 +458,25 @@ impl<'a> Import<'a> {
         Ok(Self { face, toolbox, plan, replaced, notes, warnings, after, hidden, secrets, filed })
     }
 
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> JsonAnswer {
         let added = self.plan.additions.iter().map(|addition| {
             let server = &addition.server;
             let mut added = json!({"client": server.origin.client, "disabled": server.disabled,
                                    "renamedFrom": addition.renamed_from});
             match self.face {
-                Face::Workbench => {
+                FaceKind::Workbench => {
                     let own = || toolbox_for(&server.name);
                     added["toolbox"] = json!(self.toolbox.clone().unwrap_or_else(own));
                     added["server"] = json!(server.name);
                 }
-                Face::Toolman => added["namespace"] = json!(server.name),
+                FaceKind::Toolman => added["namespace"] = json!(server.name),
             }
             added
         });
         let merged = self.plan.merged.iter().map(|one| {
             json!({"server": one.name, "client": one.client, "sameAs": one.same_as, "notTaken": one.differs})
         });
-        let word = if self.face == Face::Workbench { "server" } else { "namespace" };
+        let word = if self.face == FaceKind::Workbench { "server" } else { "namespace" };
         let secrets = self.replaced.iter();
         let secrets = secrets.map(|one| json!({"variable": one.variable, word: one.server, "key": one.key}));
         let notes = self.notes.iter().map(|note| {
@@ -515,7 +515,7 @@ impl<'a> Import<'a> {
             let place = [&note.server, &note.key].into_iter().filter(|part| !part.is_empty());
             let place: Vec<_> = place.map(String::as_str).collect();
             let note = format!("{}: {} {}", note.client, place.join(": "), note.message);
-            console.plan(console.manner.warning(&note));
+            console.plan(console.output.warning(&note));
         }
         if !self.replaced.is_empty() {
             let file = self.secrets.snapshot.path.display();
@@ -530,7 +530,7 @@ impl<'a> Import<'a> {
 /// The toolbox that the command line names for all servers.
 fn named_toolbox(order: &Order<'_>) -> Result<Option<String>, Failure> {
     let Some(name) = order.toolbox else { return Ok(None) };
-    if order.face == Face::Toolman {
+    if order.face == FaceKind::Toolman {
         return Err(Failure::usage("tools.toml has no toolboxes", "leave --toolbox out"));
     }
     match ToolboxName::new(name) {
@@ -549,7 +549,7 @@ fn taken_names(groups: &[Group], toolbox: Option<&str>) -> Vec<String> {
 }
 
 fn edits(
-    face: Face,
+    face: FaceKind,
     toolbox: Option<&str>,
     additions: &[Addition],
     notes: &mut Vec<Note>,
@@ -557,11 +557,11 @@ fn edits(
     let mut edits = Vec::new();
     for Addition { server, .. } in additions {
         match face {
-            Face::Workbench => edits.extend(match toolbox {
+            FaceKind::Workbench => edits.extend(match toolbox {
                 Some(toolbox) => put_into_toolbox(server, toolbox, ""),
                 None => put_into_toolbox(server, &toolbox_for(&server.name), &server.description),
             }),
-            Face::Toolman => {
+            FaceKind::Toolman => {
                 if server.tools.is_some() {
                     notes.push(Note {
                         client: server.origin.client,

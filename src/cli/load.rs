@@ -1,8 +1,8 @@
 //! Reads the configuration file and turns it into what can run. All verbs that need servers start here.
 
-use super::failure::{Failure, FailureKind, Manner};
+use super::failure::{Failure, FailureKind, OutputMode};
 use super::{World, check};
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::config::{self, Access, Common, EnvFile, Inputs, LockRule, Problem, ToolMode};
 use crate::core::process::git_may_commit;
 use crate::edit::file::{contents, contents_and_metadata};
@@ -29,7 +29,7 @@ pub(super) struct Overrides {
 /// Reads one configuration file, as often as necessary.
 #[derive(Clone)]
 pub(super) struct Loader {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) file: PathBuf,
     pub(super) overrides: Overrides,
     /// The file for toolman's switches, if they are remembered.
@@ -60,7 +60,7 @@ pub(super) type Meaning = Result<(Configured, Vec<Problem>), Vec<Problem>>;
 impl Loader {
     /// A source for a verb that asks servers and reports by itself those that cannot be asked.
     pub(super) fn for_asking(
-        face: Face,
+        face: FaceKind,
         file: Result<PathBuf, NotFound>,
         overrides: &Overrides,
         world: &World,
@@ -71,14 +71,14 @@ impl Loader {
     }
 
     /// Reads the file and prints its warnings on stderr.
-    pub(super) fn load(&self, manner: Manner) -> Result<(Configured, Read), Failure> {
+    pub(super) fn load(&self, output: OutputMode) -> Result<(Configured, Read), Failure> {
         let bytes = contents(&self.file).map_err(|error| Failure::unreadable(&self.file, &error))?;
         match self.read(bytes, None) {
             (Ok((configured, mut warnings)), read) => {
                 // The verb itself reports what each server lacks.
                 warnings.retain(|warning| !(self.skip_missing && warning.unset));
-                if !manner.json {
-                    check::list_problems(&warnings, manner, &mut io::stderr())?;
+                if !output.json {
+                    check::list_problems(&warnings, output, &mut io::stderr())?;
                 }
                 Ok((configured, read))
             }
@@ -109,7 +109,7 @@ impl Loader {
     fn meaning(&self, bytes: &[u8], inputs: &Inputs<'_>, lock: &LockFile) -> Meaning {
         let secrets = || events::environment::secrets(inputs.environment);
         match self.face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 let (mut config, mut warnings) = config::load(&self.file, bytes, inputs)?;
                 config.tool_mode = self.overrides.tool_mode.unwrap_or(config.tool_mode);
                 config.common.naming.entry.clone_from(&self.overrides.entry);
@@ -117,7 +117,7 @@ impl Loader {
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
             }
-            Face::Toolman => {
+            FaceKind::Toolman => {
                 let (mut config, mut warnings) = config::load_toolman(&self.file, bytes, inputs)?;
                 config.common.naming.entry.clone_from(&self.overrides.entry);
                 config.common.secrets = config.common.secrets.with(secrets());
@@ -175,10 +175,10 @@ struct LockFile {
 }
 
 /// The form of a face's lock file.
-pub(super) fn form(face: Face) -> Form {
+pub(super) fn form(face: FaceKind) -> Form {
     match face {
-        Face::Workbench => Form::Toolboxes,
-        Face::Toolman => Form::Namespaces,
+        FaceKind::Workbench => Form::Toolboxes,
+        FaceKind::Toolman => Form::Namespaces,
     }
 }
 

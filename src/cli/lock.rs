@@ -9,7 +9,7 @@ use super::load::{Loader, Overrides, form, runtime, signal};
 use super::login;
 use super::screen::Screen;
 use crate::catalog::nearest;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{LockRule, Redactor, approved, lock_file};
 use crate::edit::Value as ConfigValue;
 use crate::edit::file::{Audience, Snapshot};
@@ -29,7 +29,7 @@ const CANDIDATES: usize = 10;
 
 /// What the command line asks for.
 pub(super) struct LockOrder<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     /// The servers and tools that are meant; all if there are none.
     pub(super) items: &'a [String],
     /// Whether differences are only shown.
@@ -65,7 +65,7 @@ pub(super) fn lock(order: &LockOrder<'_>, config: &Path, console: &mut Console<'
         survey.configured.entry(one.place.clone()).or_insert(1);
     }
     let outcome = console.in_turn(&file, |console| survey.settle(&file, console))?;
-    if console.manner.json {
+    if console.output.json {
         let mut told: Vec<_> = failed
             .iter()
             .map(|(one, error)| survey.row(&one.place, json!({ "error": *error.problem })))
@@ -86,7 +86,7 @@ pub(super) fn lock(order: &LockOrder<'_>, config: &Path, console: &mut Console<'
 }
 
 /// The reminder after servers were added to a configuration that has a lock.
-pub(super) fn remind(face: Face, config: &Config, console: &mut Console<'_>) -> io::Result<()> {
+pub(super) fn remind(face: FaceKind, config: &Config, console: &mut Console<'_>) -> io::Result<()> {
     let file = lock_file(&config.snapshot.path);
     let rule = config.value.get("lock").and_then(ConfigValue::text);
     if rule == Some("off") || !(rule == Some("enforce") || file.exists()) {
@@ -97,7 +97,7 @@ pub(super) fn remind(face: Face, config: &Config, console: &mut Console<'_>) -> 
 }
 
 /// The lock file as it is, and what it approves.
-fn read(face: Face, file: &Path) -> Result<(Snapshot, Servers), Failure> {
+fn read(face: FaceKind, file: &Path) -> Result<(Snapshot, Servers), Failure> {
     let snapshot = Snapshot::read(file).map_err(|error| Failure::unreadable(file, &error))?;
     let Some(bytes) = &snapshot.bytes else { return Ok((snapshot, Servers::new())) };
     let lock = approved(LockRule::Enforce, form(face), file, Ok(bytes)).map_err(|problems| {
@@ -109,9 +109,9 @@ fn read(face: Face, file: &Path) -> Result<(Snapshot, Servers), Failure> {
 }
 
 /// Every server of a configuration, disabled or not, and how many share a namespace.
-fn configured(face: Face, config: &Config) -> BTreeMap<LockPlace, usize> {
+fn configured(face: FaceKind, config: &Config) -> BTreeMap<LockPlace, usize> {
     let places: Vec<_> = match face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             let toolboxes = config.value.get("toolboxes").map(ConfigValue::entries).unwrap_or_default();
             let servers = |(toolbox, value): &(String, ConfigValue)| -> Vec<LockPlace> {
                 let servers = value.get("mcpServers").map(ConfigValue::entries).unwrap_or_default();
@@ -119,7 +119,7 @@ fn configured(face: Face, config: &Config) -> BTreeMap<LockPlace, usize> {
             };
             toolboxes.iter().flat_map(servers).collect()
         }
-        Face::Toolman => {
+        FaceKind::Toolman => {
             let servers = config.value.get("servers").map(ConfigValue::items).unwrap_or_default();
             let namespaces = servers.iter().filter_map(|server| server.get("namespace")?.text());
             namespaces.map(|namespace| LockPlace::new(namespace, "")).collect()
@@ -160,7 +160,7 @@ fn ask_servers(
 ) -> Result<(Vec<Asked>, Redactor), Failure> {
     let (world, screen) = (order.world, order.screen);
     let loader = Loader::for_asking(order.face, Ok(config.to_owned()), &Overrides::default(), world)?;
-    let (loaded, _) = Loader { obeys_lock: false, ..loader }.load(console.manner)?;
+    let (loaded, _) = Loader { obeys_lock: false, ..loader }.load(console.output)?;
     let secrets = loaded.face.common().secrets.clone();
     let runtime = runtime()?;
     let asked = runtime.block_on(async {
@@ -191,23 +191,23 @@ fn ask_servers(
 }
 
 /// A server's name in full, as people write it.
-fn full_name(face: Face, place: &LockPlace) -> String {
+fn full_name(face: FaceKind, place: &LockPlace) -> String {
     match face {
-        Face::Workbench => format!("{}/{}", place.group, place.server),
-        Face::Toolman => place.group.clone(),
+        FaceKind::Workbench => format!("{}/{}", place.group, place.server),
+        FaceKind::Toolman => place.group.clone(),
     }
 }
 
 /// All names of a server that people may write, the full one first.
-fn names(face: Face, place: &LockPlace) -> Vec<String> {
+fn names(face: FaceKind, place: &LockPlace) -> Vec<String> {
     match face {
-        Face::Workbench => vec![full_name(face, place), place.server.clone()],
-        Face::Toolman => vec![full_name(face, place)],
+        FaceKind::Workbench => vec![full_name(face, place), place.server.clone()],
+        FaceKind::Toolman => vec![full_name(face, place)],
     }
 }
 
 /// Whether an item may mean a server or something of it, as far as its spelling tells.
-fn may_be_of(face: Face, place: &LockPlace, item: &str) -> bool {
+fn may_be_of(face: FaceKind, place: &LockPlace, item: &str) -> bool {
     let rest = |name: &String| item.strip_prefix(name.as_str()).filter(|_| !name.is_empty());
     names(face, place).iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -238,17 +238,17 @@ impl Survey<'_> {
         let configured = self.configured.keys().cloned().collect();
         let renewal = renew(&approved, &self.offered, &configured, &wanted, &is_secret);
         let text =
-            self.text(&renewal, if console.manner.json { console.manner.colour } else { console.colour });
+            self.text(&renewal, if console.output.json { console.output.colour } else { console.colour });
         let changes = renewal.changes.len() - renewal.refused.len();
         let is_decided = self.order.check || (changes == 0 && snapshot.bytes.is_some());
         let is_asked = !is_decided && !console.yes && !console.dry_run;
         // A dry run shows the change by itself, and so does a question that nobody can answer.
         let shows = is_decided || console.yes || (is_asked && console.ask.is_some());
-        if shows && (is_asked || !console.manner.json) {
+        if shows && (is_asked || !console.output.json) {
             console.show(&text)?;
         }
-        for warning in self.warnings(&renewal).into_iter().filter(|_| is_asked || !console.manner.json) {
-            writeln!(console.err, "{}", console.manner.message(&console.manner.warning(&warning)))?;
+        for warning in self.warnings(&renewal).into_iter().filter(|_| is_asked || !console.output.json) {
+            writeln!(console.err, "{}", console.output.message(&console.output.warning(&warning)))?;
         }
         let shown = file.display();
         if is_decided {
@@ -401,11 +401,11 @@ impl Survey<'_> {
     /// A row of JSON about a server.
     fn row(&self, place: &LockPlace, mut row: Value) -> Value {
         match self.order.face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 row["toolbox"] = place.group.as_str().into();
                 row["server"] = place.server.as_str().into();
             }
-            Face::Toolman => row["namespace"] = place.group.as_str().into(),
+            FaceKind::Toolman => row["namespace"] = place.group.as_str().into(),
         }
         row
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::World;
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::screen::Screen;
 use crate::events::journal;
 use crate::events::{
@@ -84,26 +84,26 @@ fn since(text: &str) -> Result<Millis, String> {
 }
 
 /// Reads the journal, and says so where there is none.
-pub(super) fn read(reader: &mut JournalReader, manner: Manner) -> Result<Vec<JournalLine>, Failure> {
+pub(super) fn read(reader: &mut JournalReader, output: OutputMode) -> Result<Vec<JournalLine>, Failure> {
     let lines = reader.poll().map_err(|error| {
         Failure::failed(format!("the journal cannot be read: {error}"), "look at who may read its directory")
     })?;
-    if !reader.found_any() && !manner.quiet {
+    if !reader.found_any() && !output.quiet {
         let words = "There is no journal: no gateway of this user keeps one. Write `\"journal\": true` into \
                      workbench-config.json, or `journal = true` into tools.toml.";
-        writeln!(io::stderr(), "{}", manner.message(words))?;
+        writeln!(io::stderr(), "{}", output.message(words))?;
     }
     Ok(lines)
 }
 
 /// Says how many lines were none of the journal's.
-pub(super) fn tell_skipped(reader: &JournalReader, manner: Manner) -> io::Result<()> {
+pub(super) fn tell_skipped(reader: &JournalReader, output: OutputMode) -> io::Result<()> {
     match reader.skipped() {
         0 => Ok(()),
-        1 => writeln!(io::stderr(), "{}", manner.warning("1 line is no line of the journal and was skipped")),
+        1 => writeln!(io::stderr(), "{}", output.warning("1 line is no line of the journal and was skipped")),
         some => {
             let words = format!("{some} lines are no lines of the journal and were skipped");
-            writeln!(io::stderr(), "{}", manner.warning(&words))
+            writeln!(io::stderr(), "{}", output.warning(&words))
         }
     }
 }
@@ -118,9 +118,13 @@ pub(super) fn reader(world: &World) -> Result<JournalReader, Failure> {
 }
 
 /// Shows what happened.
-pub(super) fn run(wanted: &Log, world: &World, (manner, screen): (Manner, Screen)) -> Result<u8, Failure> {
+pub(super) fn run(
+    wanted: &Log,
+    world: &World,
+    (output, screen): (OutputMode, Screen),
+) -> Result<u8, Failure> {
     let mut reader = reader(world)?;
-    let mut lines = read(&mut reader, manner)?;
+    let mut lines = read(&mut reader, output)?;
     lines.retain(|line| wanted.includes(line));
     if let Some(last) = wanted.last {
         lines.drain(..lines.len().saturating_sub(last));
@@ -128,7 +132,7 @@ pub(super) fn run(wanted: &Log, world: &World, (manner, screen): (Manner, Screen
     let mut out = io::stdout().lock();
     let mut show = |lines: &[JournalLine]| -> io::Result<()> {
         for line in lines {
-            match (&line.happening, manner.json) {
+            match (&line.happening, output.json) {
                 (_, true) if screen.terminal => writeln!(out, "{}", spelled_out(&line.text))?,
                 (_, true) => writeln!(out, "{}", line.text)?,
                 (Some(happening), false) => writeln!(out, "{}", as_text(happening, screen))?,
@@ -138,7 +142,7 @@ pub(super) fn run(wanted: &Log, world: &World, (manner, screen): (Manner, Screen
         out.flush()
     };
     show(&lines)?;
-    tell_skipped(&reader, manner)?;
+    tell_skipped(&reader, output)?;
     if !wanted.follow {
         return Ok(0);
     }

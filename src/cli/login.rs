@@ -12,11 +12,11 @@ use tokio::sync::mpsc;
 
 use super::World;
 use super::advice::lost;
-use super::failure::{Failure, FailureKind, Manner};
+use super::failure::{Failure, FailureKind, OutputMode};
 use super::load::{Loader, Overrides, runtime, signal};
 use super::screen::Screen;
 use crate::config::Transport;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::config::read::{listed, nearest};
 use crate::core::logins::Attendance;
 use crate::core::process::browse;
@@ -33,9 +33,9 @@ const PASTED: usize = 8;
 
 /// The servers of a file, and how the verbs report.
 pub(super) struct Servers {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) file: Result<PathBuf, NotFound>,
-    pub(super) manner: Manner,
+    pub(super) output: OutputMode,
     pub(super) screen: Screen,
     pub(super) world: World,
 }
@@ -44,7 +44,7 @@ impl Servers {
     /// `login`: lets a person log in to a server, or prints which servers require a login.
     pub(super) fn login(self, server: Option<&str>, no_browser: bool) -> Result<u8, Failure> {
         let attendance = if server.is_some() { Attendance::Anew } else { Attendance::Nobody };
-        let (face, manner, screen) = (self.face, self.manner, self.screen);
+        let (face, output, screen) = (self.face, self.output, self.screen);
         let browser = !no_browser && self.world.has_browser();
         self.with_shell(attendance, async |shell: &Shell| match server {
             Some(name) => {
@@ -52,22 +52,22 @@ impl Servers {
                 let up = screen.while_waiting("asking", || shell.starting(), upstream.up()).await;
                 let label = upstream.to_string();
                 match (up, upstream.login()) {
-                    (Ok(_), _) => return tell(manner, &label, &format!("{label} needs no login"), None),
+                    (Ok(_), _) => return tell(output, &label, &format!("{label} needs no login"), None),
                     (Err(_), Some(login)) => {
                         go_through_one(screen, &label, login, browser).await?;
                         shell.forget_failure(upstream);
                     }
                     (Err(error), None) => return Err(lost(&label, &label, &error)),
                 }
-                tell(manner, &label, &format!("you are logged in to {label}"), upstream.known_login())
+                tell(output, &label, &format!("you are logged in to {label}"), upstream.known_login())
             }
-            None => which(shell, face, manner, screen).await,
+            None => which(shell, face, output, screen).await,
         })
     }
 
     /// `logout`: forgets the login to a server.
     pub(super) fn logout(self, server: &str) -> Result<u8, Failure> {
-        let (face, manner) = (self.face, self.manner);
+        let (face, output) = (self.face, self.output);
         self.with_shell(Attendance::Nobody, async |shell: &Shell| {
             let upstream = remote(find(shell, face, server)?)?;
             let label = upstream.to_string();
@@ -75,7 +75,7 @@ impl Servers {
                 Failure::failed(format!("the login to {label} cannot be forgotten: {error}"), "try again")
             })?;
             let what = if forgotten { "are logged out of" } else { "were not logged in to" };
-            tell(manner, &label, &format!("you {what} {label}"), None)
+            tell(output, &label, &format!("you {what} {label}"), None)
         })
     }
 
@@ -86,7 +86,7 @@ impl Servers {
         verb: impl AsyncFnOnce(&Shell) -> Result<u8, Failure>,
     ) -> Result<u8, Failure> {
         let (configured, _) = Loader::for_asking(self.face, self.file, &Overrides::default(), &self.world)?
-            .load(self.manner)?;
+            .load(self.output)?;
         let (runtime, around) = (runtime()?, self.world.engine_surroundings(attendance));
         let done = runtime.block_on(async {
             let interrupted = signal()?;
@@ -108,17 +108,17 @@ impl Servers {
 }
 
 /// Prints the outcome of a server's login.
-fn tell(manner: Manner, label: &str, line: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
-    if manner.json {
+fn tell(output: OutputMode, label: &str, line: &str, login: Option<KnownLogin>) -> Result<u8, Failure> {
+    if output.json {
         writeln!(io::stdout(), "{}", json!({"server": label, "login": as_json(login.as_ref())}))?;
-    } else if !manner.quiet {
-        writeln!(io::stderr(), "{}", manner.message(line))?;
+    } else if !output.quiet {
+        writeln!(io::stderr(), "{}", output.message(line))?;
     }
     Ok(0)
 }
 
 /// Prints which servers require a login.
-async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+async fn which(shell: &Shell, face: FaceKind, output: OutputMode, screen: Screen) -> Result<u8, Failure> {
     let all =
         shell.upstreams().iter().filter(|upstream| matches!(upstream.spec().transport, Transport::Http(_)));
     let all: Vec<_> = all.cloned().collect();
@@ -131,7 +131,7 @@ async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Res
             wanting.push(upstream.to_string());
         }
     }
-    if manner.json {
+    if output.json {
         writeln!(io::stdout(), "{}", json!(wanting))?;
     } else if wanting.is_empty() {
         writeln!(io::stdout(), "no server needs a login")?;
@@ -144,9 +144,9 @@ async fn which(shell: &Shell, face: Face, manner: Manner, screen: Screen) -> Res
 }
 
 /// The server that a person means: by its name, or by toolbox and name.
-fn find<'s>(shell: &'s Shell, face: Face, name: &str) -> Result<&'s Arc<Upstream>, Failure> {
+fn find<'s>(shell: &'s Shell, face: FaceKind, name: &str) -> Result<&'s Arc<Upstream>, Failure> {
     let meant = |upstream: &&Arc<Upstream>| {
-        upstream.to_string() == name || face == Face::Workbench && *upstream.server == *name
+        upstream.to_string() == name || face == FaceKind::Workbench && *upstream.server == *name
     };
     let found: Vec<_> = shell.upstreams().iter().filter(meant).collect();
     let labels = |upstreams: &[&Arc<Upstream>]| -> Vec<String> {

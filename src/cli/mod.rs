@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod connect;
 mod console;
+mod daemon;
 mod demo;
 mod diagnosis;
 mod doctor;
@@ -23,7 +24,6 @@ mod logging;
 mod login;
 mod relay;
 mod reload;
-mod residents;
 mod schema;
 mod screen;
 mod secrets;
@@ -43,11 +43,11 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
-use self::failure::{Failure, FailureKind, Manner};
+use self::failure::{Failure, FailureKind, OutputMode};
 use self::load::Overrides;
 use self::screen::Screen;
 use crate::config::locate::{
-    Face, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
+    FaceKind, NotFound, Platform, Purpose, Surroundings, locate, user_directory, user_file,
 };
 use crate::config::{Environment, ToolMode};
 use crate::core::engine;
@@ -241,7 +241,7 @@ struct World {
 }
 
 /// Runs the program; `face` is the one that the program's name stands for.
-pub fn main(face: Face) -> ExitCode {
+pub fn main(face: FaceKind) -> ExitCode {
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let parsed = command(face).try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
@@ -250,8 +250,8 @@ pub fn main(face: Face) -> ExitCode {
             let text = error.to_string();
             let (message, hint) = text.split_once('\n').unwrap_or((&text, ""));
             let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message), hint);
-            let manner = Manner { json: true, ..Manner::default() };
-            return ExitCode::from(failure.tell(manner, &mut out, &mut err).unwrap_or(failure.kind.status()));
+            let output = OutputMode { json: true, ..OutputMode::default() };
+            return ExitCode::from(failure.tell(output, &mut out, &mut err).unwrap_or(failure.kind.status()));
         }
         Err(error) => {
             let _ = error.print();
@@ -267,20 +267,20 @@ pub fn main(face: Face) -> ExitCode {
         Some(Verb::DaemonProcess { .. }) => {}
         _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
     }
-    let mut manner = Manner { json: arguments.json, quiet: arguments.quiet, ..Manner::default() };
+    let mut output = OutputMode { json: arguments.json, quiet: arguments.quiet, ..OutputMode::default() };
     let outcome = World::here().and_then(|world| {
-        manner.colour = io::stderr().is_terminal() && world.colours();
-        manner.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
+        output.colour = io::stderr().is_terminal() && world.colours();
+        output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
         // One leak for the life of the process lets every message be shaped where it is printed.
-        manner.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
-        run(face, &arguments, manner, world)
+        output.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
+        run(face, &arguments, output, world)
     });
-    let status = outcome.or_else(|failure| failure.tell(manner, &mut out, &mut err));
+    let status = outcome.or_else(|failure| failure.tell(output, &mut out, &mut err));
     ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
 }
 
 /// The whole command line, under the name of a face.
-fn command(face: Face) -> clap::Command {
+fn command(face: FaceKind) -> clap::Command {
     let program = face.program();
     let adding = format!(
         "{program} add [OPTIONS] <NAME> -- <COMMAND>...\n       {program} add [OPTIONS] <NAME> --url <URL>"
@@ -290,37 +290,37 @@ fn command(face: Face) -> clap::Command {
         .bin_name(program)
         .mut_subcommand("add", |command| command.override_usage(adding));
     let command = match face {
-        Face::Workbench => command,
-        Face::Toolman => shape::ShapeVerb::OF_TOOLBOXES
+        FaceKind::Workbench => command,
+        FaceKind::Toolman => shape::ShapeVerb::OF_TOOLBOXES
             .into_iter()
             .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
     };
     help::with_examples(command, program)
 }
 
-fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> Result<u8, Failure> {
+fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: World) -> Result<u8, Failure> {
     let face = match arguments.face {
-        Some(FaceName::Workbench) => Face::Workbench,
-        Some(FaceName::Toolman) => Face::Toolman,
+        Some(FaceName::Workbench) => FaceKind::Workbench,
+        Some(FaceName::Toolman) => FaceKind::Toolman,
         None => own_face,
     };
-    if let (Face::Toolman, Some(ToolModeName::Flat)) = (face, arguments.tool_mode) {
+    if let (FaceKind::Toolman, Some(ToolModeName::Flat)) = (face, arguments.tool_mode) {
         let hint =
             "write `active_toolsets = [\"*\"]` into tools.toml, and everything is active from the start";
         return Err(Failure::usage("`--tool-mode flat` is for toolboxes; toolman has none", hint));
     }
     let file = world.locate(face, arguments.config.as_deref());
-    let screen = Screen::new(manner, &world);
+    let screen = Screen::new(output, &world);
     if let Some(Verb::Check | Verb::Files(_)) = &arguments.verb {
         load::exit_when_interrupted()?;
     }
     match &arguments.verb {
-        Some(Verb::Demo { wire }) => demo::demo(face, &world, (manner, screen), *wire),
-        Some(Verb::Status) => status::status(&world, manner, screen),
-        Some(Verb::Stop) => status::stop(&world, manner),
-        Some(Verb::DaemonProcess { directory, log }) => residents::run(directory.clone(), log.as_deref()),
-        Some(Verb::Log(wanted)) => log::run(wanted, &world, (manner, screen)),
-        Some(Verb::Stats(since)) => stats::run(since, &world, (manner, screen)),
+        Some(Verb::Demo { wire }) => demo::demo(face, &world, (output, screen), *wire),
+        Some(Verb::Status) => status::status(&world, output, screen),
+        Some(Verb::Stop) => status::stop(&world, output),
+        Some(Verb::DaemonProcess { directory, log }) => daemon::run(directory.clone(), log.as_deref()),
+        Some(Verb::Log(wanted)) => log::run(wanted, &world, (output, screen)),
+        Some(Verb::Stats(since)) => stats::run(since, &world, (output, screen)),
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");
@@ -331,11 +331,11 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
         }
         Some(Verb::Console { port, no_open }) => {
             let wanted = console::ConsoleOrder { port: *port, opens: !no_open };
-            console::run(face, file, arguments.overrides(), &wanted, manner, &world)
+            console::run(face, file, arguments.overrides(), &wanted, output, &world)
         }
         Some(Verb::Check) => {
             let environment = |name: &str| world.variable(name);
-            check::check(face, file, &environment, manner, &mut io::stdout(), &mut io::stderr())
+            check::check(face, file, &environment, output, &mut io::stdout(), &mut io::stderr())
         }
         Some(Verb::Files(verb)) => {
             let setting = files::Setting {
@@ -344,7 +344,7 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
                 named: arguments.config.as_deref(),
                 file,
                 tool_mode: arguments.tool_mode(),
-                manner,
+                output,
                 screen,
                 world: &world,
                 command: command(face),
@@ -352,17 +352,17 @@ fn run(own_face: Face, arguments: &Arguments, manner: Manner, world: World) -> R
             Ok(files::run(verb, setting)?)
         }
         Some(Verb::Login { server, no_browser }) => {
-            login::Servers { face, file, manner, screen, world }.login(server.as_deref(), *no_browser)
+            login::Servers { face, file, output, screen, world }.login(server.as_deref(), *no_browser)
         }
-        Some(Verb::Logout { server }) => login::Servers { face, file, manner, screen, world }.logout(server),
+        Some(Verb::Logout { server }) => login::Servers { face, file, output, screen, world }.logout(server),
         Some(Verb::Doctor { names, .. }) => {
-            doctor::run(face, file, &arguments.overrides(), names.client(), (manner, screen), world)
+            doctor::run(face, file, &arguments.overrides(), names.client(), (output, screen), world)
         }
         Some(Verb::Shell(verb)) => {
-            shell::run(verb, face, file, &arguments.overrides(), (manner, screen), world)
+            shell::run(verb, face, file, &arguments.overrides(), (output, screen), world)
         }
-        None => serve::run(face, file, arguments.overrides(), &Http::default(), manner, &world),
-        Some(Verb::Serve(http)) => serve::run(face, file, arguments.overrides(), http, manner, &world),
+        None => serve::run(face, file, arguments.overrides(), &Http::default(), output, &world),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.overrides(), http, output, &world),
     }
 }
 
@@ -451,7 +451,7 @@ impl World {
     }
 
     /// The surroundings of an engine that serves clients, and tells what happens there.
-    fn serving_surroundings(&self, face: Face) -> engine::Surroundings {
+    fn serving_surroundings(&self, face: FaceKind) -> engine::Surroundings {
         let around = self.engine_surroundings(Attendance::Somebody);
         let environment = |name: &str| self.variable(name);
         let (telemetry, problems) = events::environment::read(&environment, face.program());
@@ -462,13 +462,13 @@ impl World {
         engine::Surroundings { events: Hub::new(face, journal, telemetry), ..around }
     }
 
-    fn locate(&self, face: Face, named: Option<&Path>) -> Result<PathBuf, NotFound> {
+    fn locate(&self, face: FaceKind, named: Option<&Path>) -> Result<PathBuf, NotFound> {
         let environment = |name: &str| self.variable(name);
         locate(face, named, &self.surroundings(&environment))
     }
 
     /// The user's own file, whether it exists or not.
-    fn user_file(&self, face: Face) -> Option<PathBuf> {
+    fn user_file(&self, face: FaceKind) -> Option<PathBuf> {
         let environment = |name: &str| self.variable(name);
         user_file(face, &self.surroundings(&environment))
     }

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::check;
-use super::failure::Manner;
+use super::failure::OutputMode;
 use super::load::{Meaning, Read};
 use crate::config::Problem;
 use crate::gateway::console::FileProblem;
@@ -109,15 +109,19 @@ where
 
 /// What a file means that is read again, and how many warnings it has, after its problems were printed; `None` if it is
 /// not valid.
-pub(super) fn accepted(meaning: Meaning, gateway: &Gateway, manner: Manner) -> Option<(Configured, usize)> {
+pub(super) fn accepted(
+    meaning: Meaning,
+    gateway: &Gateway,
+    output: OutputMode,
+) -> Option<(Configured, usize)> {
     match meaning {
         Ok((configured, warnings)) => {
-            tell(&warnings, manner);
+            tell(&warnings, output);
             gateway.recall(&*configured.face);
             Some((configured, warnings.len()))
         }
         Err(problems) => {
-            tell(&problems, manner);
+            tell(&problems, output);
             note_reload(gateway, false, problems.len());
             let count = check::errors(&problems);
             let _ = writeln!(io::stderr(), "{count}; the old configuration stays in force");
@@ -138,8 +142,8 @@ pub(super) fn shown_problems(problems: &[Problem]) -> Vec<FileProblem> {
 }
 
 /// Prints problems; if stderr is gone, there is nobody to tell.
-fn tell(problems: &[Problem], manner: Manner) {
-    let _ = check::list_problems(problems, manner, &mut io::stderr());
+fn tell(problems: &[Problem], output: OutputMode) {
+    let _ = check::list_problems(problems, output, &mut io::stderr());
 }
 
 /// SIGHUP, on systems that have it. It makes us read the file again and no longer ends us.

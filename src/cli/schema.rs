@@ -1,9 +1,9 @@
 //! `schema`, `completions` and `man`: what other programs need to know about us.
 
-use super::change::{Answer, Console};
+use super::change::{Console, JsonAnswer};
 use super::completions::{Shell, script};
 use super::failure::Failure;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::read::{listed, nearest};
 use clap::Command;
 use serde_json::json;
@@ -17,17 +17,22 @@ pub(super) const SCHEMA_URLS: (&str, &str) = (
 );
 
 /// Prints the JSON Schema of a face's file.
-pub(super) fn schema(face: Face, out: &mut dyn Write) -> io::Result<Answer> {
+pub(super) fn schema(face: FaceKind, out: &mut dyn Write) -> io::Result<JsonAnswer> {
     let text = match face {
-        Face::Workbench => crate::config::schema::WORKBENCH,
-        Face::Toolman => crate::config::schema::TOOLMAN,
+        FaceKind::Workbench => crate::config::schema::WORKBENCH,
+        FaceKind::Toolman => crate::config::schema::TOOLMAN,
     };
     out.write_all(text.as_bytes())?;
-    Ok(Answer::new())
+    Ok(JsonAnswer::new())
 }
 
 /// Prints the shell's completion script.
-pub(super) fn completions(shell: Shell, face: Face, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+pub(super) fn completions(
+    shell: Shell,
+    face: FaceKind,
+    json: bool,
+    out: &mut dyn Write,
+) -> io::Result<JsonAnswer> {
     tell("script", script(shell, face.program()), json, out)
 }
 
@@ -37,7 +42,7 @@ pub(super) fn man(
     verb: Option<&str>,
     json: bool,
     out: &mut dyn Write,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     command.build();
     let page = match verb {
         None => page(&command)?,
@@ -62,7 +67,7 @@ pub(super) fn write_man(
     mut command: Command,
     directory: &Path,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     command.build();
     let failed = |path: &Path, error: io::Error| {
         let hint = "name a directory that you may write to";
@@ -77,7 +82,7 @@ pub(super) fn write_man(
         files.push(file);
     }
     console.say(&format!("Wrote {} pages to {}", files.len(), directory.display()))?;
-    Ok(Answer::from_iter([("files".to_owned(), json!(files))]))
+    Ok(JsonAnswer::from_iter([("files".to_owned(), json!(files))]))
 }
 
 fn page(command: &Command) -> io::Result<String> {
@@ -92,10 +97,10 @@ fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
 }
 
 /// Prints a text, or returns it under a key for `--json`.
-fn tell(key: &str, text: String, json: bool, out: &mut dyn Write) -> io::Result<Answer> {
+fn tell(key: &str, text: String, json: bool, out: &mut dyn Write) -> io::Result<JsonAnswer> {
     if json {
-        return Ok(Answer::from_iter([(key.to_owned(), text.into())]));
+        return Ok(JsonAnswer::from_iter([(key.to_owned(), text.into())]));
     }
     out.write_all(text.as_bytes())?;
-    Ok(Answer::new())
+    Ok(JsonAnswer::new())
 }

@@ -10,7 +10,7 @@ use tokio::time::{interval_at, sleep};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::World;
-use super::failure::Manner;
+use super::failure::OutputMode;
 use crate::json::Scanner;
 
 /// How long a person waits before wanting to see that something happens.
@@ -41,13 +41,13 @@ pub(super) struct Screen {
 
 impl Screen {
     /// What may be shown in these surroundings.
-    pub(super) fn new(manner: Manner, world: &World) -> Self {
+    pub(super) fn new(output: OutputMode, world: &World) -> Self {
         let dumb = world.variable("TERM").as_deref() == Some("dumb");
         let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        let terminal = out && !manner.json;
+        let terminal = out && !output.json;
         let width = terminal.then(|| terminal_size::terminal_size_of(io::stdout())).flatten();
         Self {
-            moves: err && !manner.quiet && !dumb,
+            moves: err && !output.quiet && !dumb,
             asks: io::stdin().is_terminal() && err,
             terminal,
             colour: terminal && world.colours(),

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::load::env_file;
 use crate::config::env_file::{SECRETS, line, parse};
 use crate::config::expand::expand;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::process::git_may_commit;
 use crate::edit::file::{Audience, Snapshot};
 use crate::edit::{Edit, Value};
@@ -30,7 +30,7 @@ pub(super) struct Secrets<'a> {
 
 impl<'a> Secrets<'a> {
     /// The secrets of a configuration.
-    pub(super) fn of(config: &Config, face: Face, world: &'a World) -> Result<Self, Failure> {
+    pub(super) fn of(config: &Config, face: FaceKind, world: &'a World) -> Result<Self, Failure> {
         let file = &config.snapshot.path;
         let directory = file.parent().unwrap_or(Path::new(""));
         let path = directory.join(SECRETS);
@@ -80,7 +80,7 @@ impl<'a> Secrets<'a> {
     }
 
     /// The edit that makes a configuration name `secrets.env`; `None` if it does already.
-    pub(super) fn naming(face: Face, config: &Value) -> Option<Edit<'static>> {
+    pub(super) fn naming(face: FaceKind, config: &Value) -> Option<Edit<'static>> {
         let path = vec![env_file_key(face).to_owned()];
         let ours = || Value::String(SECRETS.to_owned());
         let is_ours = |value: &Value| value.text().is_some_and(|name| name.trim_end_matches('?') == SECRETS);
@@ -119,7 +119,7 @@ impl<'a> Secrets<'a> {
 }
 
 /// The files that a configuration names, in the order of the configuration.
-fn named_files(config: &Value, face: Face, directory: &Path, world: &World) -> Vec<PathBuf> {
+fn named_files(config: &Value, face: FaceKind, directory: &Path, world: &World) -> Vec<PathBuf> {
     let environment = |name: &str| world.variable(name);
     let texts = match config.get(env_file_key(face)) {
         Some(Value::List(items)) => items.iter().filter_map(Value::text).collect(),
@@ -130,9 +130,9 @@ fn named_files(config: &Value, face: Face, directory: &Path, world: &World) -> V
     texts.into_iter().map(path).collect()
 }
 
-fn env_file_key(face: Face) -> &'static str {
+fn env_file_key(face: FaceKind) -> &'static str {
     match face {
-        Face::Workbench => "envFile",
-        Face::Toolman => "env_file",
+        FaceKind::Workbench => "envFile",
+        FaceKind::Toolman => "env_file",
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
 use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
@@ -22,11 +22,11 @@ use crate::lock::Lock;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: Overrides,
     http: &Http,
-    manner: Manner,
+    output: OutputMode,
     world: &World,
 ) -> Result<u8, Failure> {
     let nothing = matches!(file, Err(NotFound::Anywhere { .. }));
@@ -45,8 +45,8 @@ pub(super) fn run(
     let world_of_loader = world.clone();
     let loader =
         Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
-    let (configured, read) = loader.load(manner)?;
-    if http.http.is_none() && io::stdin().is_terminal() && !manner.quiet {
+    let (configured, read) = loader.load(output)?;
+    if http.http.is_none() && io::stdin().is_terminal() && !output.quiet {
         writeln!(
             io::stderr(),
             "This is an MCP server: it waits for a client on stdin. End it with Ctrl-D or Ctrl-C."
@@ -54,7 +54,7 @@ pub(super) fn run(
     }
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let server = Service::new(loader, &configured, read, manner, world);
+        let server = Service::new(loader, &configured, read, output, world);
         match &http.http {
             Some(address) => server.serve_http(configured, address, http).await,
             None => server.serve_stdio(configured).await,
@@ -83,7 +83,7 @@ pub(super) struct Service<'a> {
     lock: Arc<Mutex<Option<Arc<Lock>>>>,
     /// What is wrong with the file as it was read last.
     pub(super) refused: RefusedFile,
-    manner: Manner,
+    output: OutputMode,
     world: &'a World,
 }
 
@@ -93,11 +93,11 @@ impl<'a> Service<'a> {
         loader: Loader,
         configured: &Configured,
         read: Read,
-        manner: Manner,
+        output: OutputMode,
         world: &'a World,
     ) -> Self {
         let lock = Arc::new(Mutex::new(configured.face.common().approved.clone()));
-        Self { loader: Arc::new(loader), read, lock, refused: RefusedFile::default(), manner, world }
+        Self { loader: Arc::new(loader), read, lock, refused: RefusedFile::default(), output, world }
     }
 
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
@@ -165,7 +165,7 @@ impl<'a> Service<'a> {
         gateway: &Arc<Gateway>,
         rules: Option<Arc<Rules>>,
     ) -> io::Result<impl Future<Output = ()> + use<>> {
-        let (loader, manner, reading, putting) = (self.loader, self.manner, gateway.clone(), gateway.clone());
+        let (loader, output, reading, putting) = (self.loader, self.output, gateway.clone(), gateway.clone());
         let mut hangup = Hangup::new()?;
         let (lock, in_force, refused) = (self.lock.clone(), self.lock, self.refused);
         let watch = FileWatch {
@@ -174,7 +174,7 @@ impl<'a> Service<'a> {
             reload: Arc::new(move |bytes| {
                 let (meaning, read) = loader.read(bytes, in_force.lock().clone());
                 *refused.lock() = meaning.as_ref().err().map(|all| shown_problems(all)).unwrap_or_default();
-                (accepted(meaning, &reading, manner), read)
+                (accepted(meaning, &reading, output), read)
             }),
             put: move |(configured, warnings): (Configured, usize)| {
                 lock.lock().clone_from(&configured.face.common().approved);

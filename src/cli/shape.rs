@@ -5,11 +5,11 @@
 //! Invariant: nothing is written that `check` would refuse.
 
 use super::World;
-use super::change::{Answer, Console, Proposal, Settled, format, open, problems, refused, validate};
+use super::change::{Console, JsonAnswer, Proposal, Settled, format, open, problems, refused, validate};
 use super::failure::Failure;
-use super::files::Change;
+use super::files::ChangeFlags;
 use crate::client_files::Template;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::read::{listed, nearest};
 use crate::config::{Redactor, ToolboxName};
 use crate::edit::file::Audience;
@@ -29,7 +29,7 @@ pub(super) enum ShapeVerb {
         #[arg(long, value_name = "NAME")]
         toolbox: Option<String>,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Move servers into another toolbox
     #[command(display_order = 32)]
@@ -41,7 +41,7 @@ pub(super) enum ShapeVerb {
         #[arg(long, value_name = "TOOLBOX")]
         to: String,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Describe what a toolbox is for; the model reads this text
     #[command(display_order = 33)]
@@ -51,7 +51,7 @@ pub(super) enum ShapeVerb {
         /// What it is for
         text: String,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Rename a toolbox
     #[command(display_order = 34)]
@@ -61,7 +61,7 @@ pub(super) enum ShapeVerb {
         /// Its new name
         new: String,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Enable a disabled server
     #[command(display_order = 35)]
@@ -69,7 +69,7 @@ pub(super) enum ShapeVerb {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
     /// Keep a server in the configuration, but do not start it
     #[command(display_order = 36)]
@@ -77,7 +77,7 @@ pub(super) enum ShapeVerb {
         /// The server, as a name or TOOLBOX/SERVER
         server: String,
         #[command(flatten)]
-        change: Change,
+        change: ChangeFlags,
     },
 }
 
@@ -85,7 +85,7 @@ impl ShapeVerb {
     /// The names of the verbs that need toolboxes, which `tools.toml` does not have.
     pub(super) const OF_TOOLBOXES: [&str; 3] = ["move", "describe", "rename"];
 
-    pub(super) fn change(&self) -> Change {
+    pub(super) fn change(&self) -> ChangeFlags {
         let (Self::Remove { change, .. }
         | Self::Move { change, .. }
         | Self::Describe { change, .. }
@@ -98,7 +98,7 @@ impl ShapeVerb {
 
 /// The file that is to be changed.
 pub(super) struct OwnFile<'a> {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) file: &'a Path,
     pub(super) world: &'a World,
 }
@@ -118,7 +118,7 @@ pub(super) struct Place {
 struct Planned<'e> {
     edits: Vec<Edit<'e>>,
     summary: Vec<String>,
-    answer: Answer,
+    answer: JsonAnswer,
 }
 
 /// Runs a verb.
@@ -126,9 +126,9 @@ pub(super) fn run(
     verb: &ShapeVerb,
     target: &OwnFile<'_>,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     use ShapeVerb::{Describe, Disable, Enable, Move, Remove, Rename};
-    if let (Face::Toolman, Move { .. } | Describe { .. } | Rename { .. }) = (target.face, verb) {
+    if let (FaceKind::Toolman, Move { .. } | Describe { .. } | Rename { .. }) = (target.face, verb) {
         return Err(Failure::usage(
             "tools.toml has no toolboxes",
             "give its servers another `namespace` in the file instead",
@@ -150,7 +150,7 @@ fn move_to(
     names: &[String],
     toolbox: &str,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     check_toolbox_name(toolbox)?;
     change(target, console, |value| {
         let all = servers(target.face, value);
@@ -190,7 +190,7 @@ fn describe(
     toolbox: &str,
     text: &str,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let spelled = Template::literal(text).spelled();
     let described = json!({"toolboxes": {toolbox: {"description": spelled}}}).to_string();
     change(target, console, |value| {
@@ -212,7 +212,7 @@ fn rename(
     toolbox: &str,
     new: &str,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     check_toolbox_name(new)?;
     change(target, console, |value| {
         let known = known_toolbox(value, toolbox)?;
@@ -254,7 +254,7 @@ fn switch(
     name: &str,
     disabled: bool,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     change(target, console, |value| {
         let all = servers(target.face, value);
         let place = find(target.face, &all, name, None)?;
@@ -279,7 +279,7 @@ fn remove(
     name: &str,
     toolbox: Option<&str>,
     console: &mut Console<'_>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     change(target, console, |value| {
         if let Some(toolbox) = toolbox {
             known_toolbox(value, toolbox)?;
@@ -288,19 +288,19 @@ fn remove(
         let place = find(target.face, &all, name, toolbox)?;
         let mut answer = place.answer(target.face);
         let inside = match target.face {
-            Face::Workbench => format!(" from toolbox `{}`", place.toolbox),
-            Face::Toolman => String::new(),
+            FaceKind::Workbench => format!(" from toolbox `{}`", place.toolbox),
+            FaceKind::Toolman => String::new(),
         };
         let mut summary = vec![format!("Removes {}{inside}", place.server)];
         let edit = match target.face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 let emptied = emptied(&all, std::slice::from_ref(place));
                 summary.extend(emptied.iter().map(|toolbox| goes_too(toolbox)));
                 answer.insert("removedToolboxes".to_owned(), json!(emptied));
                 let path = place.path.iter().take(if emptied.is_empty() { usize::MAX } else { 2 });
                 Edit::Remove { path: path.cloned().collect() }
             }
-            Face::Toolman => {
+            FaceKind::Toolman => {
                 let path = vec!["servers".to_owned()];
                 let index = all.iter().position(|other| other == place).unwrap_or_default();
                 if all.len() == 1 { Edit::Remove { path } } else { Edit::Pull { path, index } }
@@ -315,7 +315,7 @@ fn change<'e>(
     target: &OwnFile<'_>,
     console: &mut Console<'_>,
     plan: impl Fn(&Value) -> Result<Planned<'e>, Failure>,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let OwnFile { face, file, world } = *target;
     console.in_turn(file, |console| {
         let config = open(face, file, world, None)?;
@@ -360,11 +360,11 @@ fn asks_for_no_more(target: &OwnFile<'_>, before: &str, after: &str) -> Result<(
 }
 
 /// All servers of a configuration, in the order of the file.
-pub(super) fn servers(face: Face, value: &Value) -> Vec<Place> {
+pub(super) fn servers(face: FaceKind, value: &Value) -> Vec<Place> {
     let path = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
     let is_entry = |(_, entry): &&(String, Value)| matches!(entry, Value::Object(_));
     match face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             let toolboxes = value.get("toolboxes").map(Value::entries).unwrap_or_default();
             let places = |(toolbox, value): &(String, Value)| {
                 let servers = value.get("mcpServers").map(Value::entries).unwrap_or_default();
@@ -377,7 +377,7 @@ pub(super) fn servers(face: Face, value: &Value) -> Vec<Place> {
             };
             toolboxes.iter().flat_map(places).collect()
         }
-        Face::Toolman => {
+        FaceKind::Toolman => {
             let servers = value.get("servers").map(Value::items).unwrap_or_default();
             let place = |(at, server): (usize, &Value)| Place {
                 toolbox: String::new(),
@@ -390,7 +390,12 @@ pub(super) fn servers(face: Face, value: &Value) -> Vec<Place> {
 }
 
 /// The one server that is called like this, by its name alone or after its toolbox and a slash.
-fn find<'p>(face: Face, all: &'p [Place], name: &str, toolbox: Option<&str>) -> Result<&'p Place, Failure> {
+fn find<'p>(
+    face: FaceKind,
+    all: &'p [Place],
+    name: &str,
+    toolbox: Option<&str>,
+) -> Result<&'p Place, Failure> {
     let within: Vec<_> =
         all.iter().filter(|place| toolbox.is_none_or(|toolbox| place.toolbox == toolbox)).collect();
     let found: Vec<_> =
@@ -398,7 +403,7 @@ fn find<'p>(face: Face, all: &'p [Place], name: &str, toolbox: Option<&str>) -> 
     match found.as_slice() {
         [place] => Ok(place),
         [] => Err(unknown("server", name, &within.iter().map(|place| &*place.server).collect::<Vec<_>>())),
-        _ if face == Face::Toolman => {
+        _ if face == FaceKind::Toolman => {
             let message = format!("several servers have the namespace `{name}`");
             Err(Failure::usage(message, "give each a namespace of its own, or change the file by hand"))
         }
@@ -458,14 +463,16 @@ impl Place {
     }
 
     /// The start of an answer about this server.
-    fn answer(&self, face: Face) -> Answer {
+    fn answer(&self, face: FaceKind) -> JsonAnswer {
         match face {
-            Face::Workbench => members([("toolbox", json!(self.toolbox)), ("server", json!(self.server))]),
-            Face::Toolman => members([("namespace", json!(self.server))]),
+            FaceKind::Workbench => {
+                members([("toolbox", json!(self.toolbox)), ("server", json!(self.server))])
+            }
+            FaceKind::Toolman => members([("namespace", json!(self.server))]),
         }
     }
 }
 
-fn members<const N: usize>(members: [(&str, serde_json::Value); N]) -> Answer {
+fn members<const N: usize>(members: [(&str, serde_json::Value); N]) -> JsonAnswer {
     members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::World;
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::log::{Since, milliseconds, read, reader, tell_skipped};
 use super::screen::Screen;
 use crate::events::{Tally, TallyRow};
@@ -15,9 +15,13 @@ use crate::text::spelled_out;
 const LONGEST_BAR: u64 = 20;
 
 /// Counts what happened.
-pub(super) fn run(since: &Since, world: &World, (manner, screen): (Manner, Screen)) -> Result<u8, Failure> {
+pub(super) fn run(
+    since: &Since,
+    world: &World,
+    (output, screen): (OutputMode, Screen),
+) -> Result<u8, Failure> {
     let mut reader = reader(world)?;
-    let lines = read(&mut reader, manner)?;
+    let lines = read(&mut reader, output)?;
     let mut tally = Tally::default();
     for happening in
         lines.iter().filter(|line| since.includes(line.time)).filter_map(|line| line.happening.as_ref())
@@ -25,12 +29,12 @@ pub(super) fn run(since: &Since, world: &World, (manner, screen): (Manner, Scree
         tally.add(happening);
     }
     let mut out = io::stdout();
-    match manner.json {
+    match output.json {
         true => writeln!(out, "{}", as_json(&tally))?,
         false if reader.found_any() => write!(out, "{}", as_text(&tally, screen))?,
         false => {}
     }
-    tell_skipped(&reader, manner)?;
+    tell_skipped(&reader, output)?;
     Ok(0)
 }
 

@@ -6,19 +6,19 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::World;
-use super::failure::{Failure, Manner};
+use super::daemon::{Pool, PoolMember, RunningDaemon};
+use super::failure::{Failure, OutputMode};
 use super::load::runtime;
-use super::residents::{Host, Pool, Tenant};
 use super::screen::Screen;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::process::{ProcessTable, own_memory};
 use crate::core::upstream::Upstream;
 use crate::text::date::rfc3339;
 use std::sync::Arc;
 
 /// What this build's daemon runs, as `status --json` shows it, without the daemons of other builds.
-pub(super) fn told(host: &Host) -> Value {
-    let (pools, processes) = (host.pools(), ProcessTable::now());
+pub(super) fn told(daemon: &RunningDaemon) -> Value {
+    let (pools, processes) = (daemon.pools(), ProcessTable::now());
     let sessions = pools.iter().flat_map(|pool| pool.members.lock().clone());
     let servers = pools.iter().flat_map(|pool| {
         let mut servers = pool.engine.registry.all();
@@ -29,7 +29,7 @@ pub(super) fn told(host: &Host) -> Value {
         "daemon": {
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
-            "uptime": host.begun.elapsed().as_secs(),
+            "uptime": daemon.begun.elapsed().as_secs(),
             "rss": own_memory(),
         },
         "sessions": sessions.map(|member| session(&member)).collect::<Vec<_>>(),
@@ -37,16 +37,16 @@ pub(super) fn told(host: &Host) -> Value {
     })
 }
 
-fn session(member: &Tenant) -> Value {
-    let resident = &member.resident;
-    let since = resident.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+fn session(member: &PoolMember) -> Value {
+    let daemon_session = &member.daemon_session;
+    let since = daemon_session.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     json!({
         "client": member.client(),
         "pid": member.pid,
-        "directory": resident.directory.to_string_lossy(),
+        "directory": daemon_session.directory.to_string_lossy(),
         "file": member.file.to_string_lossy(),
         "since": rfc3339(since),
-        "calls": resident.calls(),
+        "calls": daemon_session.calls(),
     })
 }
 
@@ -68,17 +68,17 @@ fn server(pool: &Pool, upstream: &Arc<Upstream>, processes: &ProcessTable) -> Va
         "idle": idle.as_secs(),
     });
     match pool.face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             told["toolbox"] = (*upstream.group).into();
             told["server"] = (*upstream.server).into();
         }
-        Face::Toolman => told["namespace"] = (*upstream.group).into(),
+        FaceKind::Toolman => told["namespace"] = (*upstream.group).into(),
     }
     told
 }
 
 /// Shows what this build's daemon runs.
-pub(super) fn status(world: &World, manner: Manner, screen: Screen) -> Result<u8, Failure> {
+pub(super) fn status(world: &World, output: OutputMode, screen: Screen) -> Result<u8, Failure> {
     let daemons = world.daemons();
     let (told, others) = runtime()?.block_on(async {
         let told = match daemons.find().await {
@@ -94,7 +94,7 @@ pub(super) fn status(world: &World, manner: Manner, screen: Screen) -> Result<u8
     let mut told = told.unwrap_or_else(|| json!({ "daemon": null, "sessions": [], "servers": [] }));
     told["others"] = others.into();
     let mut out = io::stdout();
-    match manner.json {
+    match output.json {
         true => writeln!(out, "{told}")?,
         false => write!(out, "{}", as_text(&told, screen))?,
     }
@@ -179,7 +179,7 @@ fn seconds(seconds: &Value) -> String {
 }
 
 /// Ends all daemons of this user, and returns when they and their servers are gone.
-pub(super) fn stop(world: &World, manner: Manner) -> Result<u8, Failure> {
+pub(super) fn stop(world: &World, output: OutputMode) -> Result<u8, Failure> {
     let daemons = world.daemons();
     let (ended, problems) = runtime()?.block_on(daemons.stop());
     if let Some(problem) = problems.first() {
@@ -187,7 +187,7 @@ pub(super) fn stop(world: &World, manner: Manner) -> Result<u8, Failure> {
         return Err(Failure::failed(format!("a daemon does not end: {problem}"), hint));
     }
     let mut out = io::stdout();
-    match (manner.json, ended) {
+    match (output.json, ended) {
         (true, _) => writeln!(out, "{}", json!({ "ended": ended }))?,
         (false, 0) => writeln!(out, "No daemon runs.")?,
         (false, 1) => writeln!(out, "The daemon and its servers have ended.")?,

@@ -5,7 +5,7 @@ use super::template::Template;
 use super::variables::Meaning;
 use crate::config::command_line::{CommandLine, split};
 use crate::config::entry::snake;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::edit::{Format, Value};
 use crate::known_clients::{Deadline, Dialect, TimeUnit, VariableSyntax};
 use std::path::Path;
@@ -40,9 +40,9 @@ const TOOLMAN: Dialect = Dialect {
 };
 
 /// The servers of a configuration, with their variables unexpanded.
-pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
+pub fn read_config(face: FaceKind, value: &Value) -> Vec<Group> {
     match face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             let toolboxes = value.get("toolboxes").map(Value::entries).unwrap_or_default();
             let group = |(name, toolbox): &(String, Value)| {
                 let servers = toolbox.get("mcpServers").map(Value::entries).unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn read_config(face: Face, value: &Value) -> Vec<Group> {
             };
             toolboxes.iter().map(group).collect()
         }
-        Face::Toolman => {
+        FaceKind::Toolman => {
             let servers = value.get("servers").map(Value::items).unwrap_or_default();
             let entries = servers.iter().map(|entry| {
                 let name = entry.get("namespace").and_then(Value::text).unwrap_or_default();

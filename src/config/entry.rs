@@ -65,7 +65,7 @@ impl Field {
 
 /// The standing of a key in our own file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum KeyStanding {
     /// The key is documented.
     Ours,
     /// The key is not documented, but understood.
@@ -76,11 +76,11 @@ pub(super) enum Standing {
     Strange,
 }
 
-use Standing::{Foreign, Ours, Strange, Synonym};
+use KeyStanding::{Foreign, Ours, Strange, Synonym};
 
 /// Every key that any client writes: its name, its field, and its standing in our own file. Where several
 /// documented keys are equally close to a misspelt one, the first is suggested.
-const KEYS: &[(&str, Field, Standing)] = &[
+const KEYS: &[(&str, Field, KeyStanding)] = &[
     ("command", Field::Command, Ours),
     ("cmd", Field::Command, Foreign("use `command`")),
     ("args", Field::Args, Ours),

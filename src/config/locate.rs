@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A product surface; each has a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
+pub enum FaceKind {
     /// Toolboxes, `workbench-config.json`.
     Workbench,
     /// One catalog, `tools.toml`.
@@ -63,7 +63,7 @@ pub enum NotFound {
     /// No file was named, and there is none at the usual places.
     Anywhere {
         /// The face whose file was looked for.
-        face: Face,
+        face: FaceKind,
         /// The absolute paths that were tried.
         places: Vec<PathBuf>,
     },
@@ -71,10 +71,10 @@ pub enum NotFound {
 
 /// Finds the file, as an absolute path: the one that the command line or the environment names, otherwise the
 /// one in the working directory, otherwise the user's own.
-pub fn locate(face: Face, named: Option<&Path>, around: &Surroundings<'_>) -> Result<PathBuf, NotFound> {
+pub fn locate(face: FaceKind, named: Option<&Path>, around: &Surroundings<'_>) -> Result<PathBuf, NotFound> {
     let variable = match face {
-        Face::Workbench => (around.environment)("WORKBENCH_CONFIG").filter(|value| !value.is_empty()),
-        Face::Toolman => None,
+        FaceKind::Workbench => (around.environment)("WORKBENCH_CONFIG").filter(|value| !value.is_empty()),
+        FaceKind::Toolman => None,
     };
     let named = match (named, &variable) {
         (Some(file), _) => Some((file, "--config")),
@@ -94,11 +94,11 @@ pub fn locate(face: Face, named: Option<&Path>, around: &Surroundings<'_>) -> Re
 }
 
 /// The user's own file, whether it exists or not; `None` if the user has no home.
-pub fn user_file(face: Face, around: &Surroundings<'_>) -> Option<PathBuf> {
+pub fn user_file(face: FaceKind, around: &Surroundings<'_>) -> Option<PathBuf> {
     let base = user_directory(Purpose::Settings, around)?;
     let folder = match face {
-        Face::Workbench => "mcp-workbench",
-        Face::Toolman => "toolman",
+        FaceKind::Workbench => "mcp-workbench",
+        FaceKind::Toolman => "toolman",
     };
     Some(base.join(folder).join(face.file_name()))
 }
@@ -122,7 +122,7 @@ pub fn user_directory(purpose: Purpose, around: &Surroundings<'_>) -> Option<Pat
     })
 }
 
-impl Face {
+impl FaceKind {
     /// The usual name of its file.
     pub fn file_name(self) -> &'static str {
         match self {
@@ -225,7 +225,7 @@ mod tests {
 
     /// Finds a file, with variables, home and existing files given as words.
     fn find(
-        face: Face,
+        face: FaceKind,
         named: Option<&str>,
         variables: &[(&str, &str)],
         platform: Platform,
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn named_then_variable_then_here_then_the_users_own() {
-        use Face::{Toolman, Workbench};
+        use FaceKind::{Toolman, Workbench};
         use Platform::{MacOs, Unix, Windows};
         let here = "/work/workbench-config.json";
         let own = "/home/u/.config/mcp-workbench/workbench-config.json";
@@ -362,8 +362,8 @@ mod tests {
 
     #[test]
     fn nothing_found_shows_a_file_that_works_and_names_init() {
-        let text = NotFound::Anywhere { face: Face::Workbench, places: vec![] }.to_string();
-        let minimal = Face::Workbench.minimal_file();
+        let text = NotFound::Anywhere { face: FaceKind::Workbench, places: vec![] }.to_string();
+        let minimal = FaceKind::Workbench.minimal_file();
         assert!(text.contains("`mcp-workbench init`") && text.contains(minimal.trim_end()), "{text}");
         let loaded = crate::config::load(
             Path::new("/x.json"),

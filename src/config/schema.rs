@@ -8,7 +8,7 @@ pub const TOOLMAN: &str = include_str!("../../schema/tools.schema.json");
 
 #[cfg(test)]
 mod tests {
-    use super::super::locate::Face;
+    use super::super::locate::FaceKind;
     use super::super::report::{Report, Spelling};
     use super::super::source::Source;
     use super::super::{entry, settings, toolman, workbench};
@@ -163,19 +163,19 @@ mod tests {
         found
     }
 
-    fn check(face: Face, text: &str, expected: &[&str]) {
+    fn check(face: FaceKind, text: &str, expected: &[&str]) {
         let (schema, format) = match face {
-            Face::Workbench => (WORKBENCH, Format::Json),
-            Face::Toolman => (TOOLMAN, Format::Toml),
+            FaceKind::Workbench => (WORKBENCH, Format::Json),
+            FaceKind::Toolman => (TOOLMAN, Format::Toml),
         };
         let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
         let value = as_json(&parse(format, text).expect(text).value);
         assert_eq!(faults(&schema, &schema, &value, ""), expected, "{text}");
         let loaded = match face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 load(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
             }
-            Face::Toolman => {
+            FaceKind::Toolman => {
                 load_toolman(Path::new("x"), text.as_bytes(), &crate::config::Inputs::of(&|_| None)).is_ok()
             }
         };
@@ -199,13 +199,13 @@ mod tests {
 
     #[test]
     fn schema_and_loader_agree() {
-        check(Face::Workbench, Face::Workbench.minimal_file(), &[]);
-        check(Face::Toolman, Face::Toolman.minimal_file(), &[]);
-        check(Face::Workbench, include_str!("../../workbench-config.test.json"), &[]);
+        check(FaceKind::Workbench, FaceKind::Workbench.minimal_file(), &[]);
+        check(FaceKind::Toolman, FaceKind::Toolman.minimal_file(), &[]);
+        check(FaceKind::Workbench, include_str!("../../workbench-config.test.json"), &[]);
         let server =
             |entry: &str| format!("{{\"toolboxes\": {{\"d\": {{\"mcpServers\": {{\"s\": {entry}}}}}}}}}");
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             &server(
                 r#"{"command": "x", "args": ["y"], "env": {"A": 1, "B": null, "C": true}, "cwd": ".", "type": "stdio",
                 "toolFilters": ["*"], "connectTimeout": 0.5, "startTimeout": 9, "callTimeout": 1, "maxCallTime": 2, "inheritEnv": ["*"],
@@ -214,34 +214,34 @@ mod tests {
             &[],
         );
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             &server(r#"{"serverUrl": "http://h/", "transport": "streamableHttp", "headers": {"A": "b"}}"#),
             &[],
         );
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             &server(
                 r#"{"url": "http://h/", "oauth": {"clientId": "a", "clientSecret": "b", "scopes": ["c"], "callbackPort": 1,
                 "clientMetadataUrl": "https://h/c", "enabled": true}}"#,
             ),
             &[],
         );
-        check(Face::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
+        check(FaceKind::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
             "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "idleTimeout": 0, "daemon": true, "linger": 0, "daemonLinger": 0.5, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip", "journal": true, "journalArguments": "keys", "journalLimit": 1,
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
-        check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
-        check(Face::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);
-        check(Face::Workbench, r#"{"toolboxes": {}, "envFile": {}}"#, &[".envFile: oneOf"]);
+        check(FaceKind::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {}, "envFile": {}}"#, &[".envFile: oneOf"]);
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             r#"{"toolboxes": {}, "onMissingVariable": "ignore"}"#,
             &[".onMissingVariable: enum"],
         );
-        check(Face::Workbench, r#"{"toolboxes": {}, "journal": "yes"}"#, &[".journal: type"]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {}, "journal": "yes"}"#, &[".journal: type"]);
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             r#"{"toolboxes": {}, "journalArguments": "all", "journalLimit": 0}"#,
             &[".journalArguments: enum", ".journalLimit: minimum"],
         );
@@ -254,62 +254,66 @@ mod tests {
             ("1000.5", &[".openLimit: anyOf"]),
             ("true", &[".openLimit: anyOf"]),
         ] {
-            check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"openLimit\": {limit}}}"), expected);
+            check(FaceKind::Workbench, &format!("{{\"toolboxes\": {{}}, \"openLimit\": {limit}}}"), expected);
         }
         for over in ["0", "4000", "\"auto\""] {
-            check(Face::Workbench, &format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}"), &[]);
-            check(Face::Workbench, &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")), &[]);
+            check(FaceKind::Workbench, &format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}"), &[]);
+            check(
+                FaceKind::Workbench,
+                &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")),
+                &[],
+            );
             let entry = format!("offload_over = {over}\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n");
-            check(Face::Toolman, &format!("{entry}offload_over = {over}\n"), &[]);
+            check(FaceKind::Toolman, &format!("{entry}offload_over = {over}\n"), &[]);
         }
         for over in ["3999", "\"4000\"", "4000.5", "-1", "true", "[]", "\"on\""] {
             let top = format!("{{\"toolboxes\": {{}}, \"offloadOver\": {over}}}");
-            check(Face::Workbench, &top, &[".offloadOver: anyOf"]);
+            check(FaceKind::Workbench, &top, &[".offloadOver: anyOf"]);
             check(
-                Face::Workbench,
+                FaceKind::Workbench,
                 &server(&format!("{{\"command\": \"x\", \"offloadOver\": {over}}}")),
                 &[".toolboxes.d.mcpServers.s.offloadOver: anyOf"],
             );
-            check(Face::Toolman, &format!("offload_over = {over}\n"), &[".offload_over: anyOf"]);
+            check(FaceKind::Toolman, &format!("offload_over = {over}\n"), &[".offload_over: anyOf"]);
         }
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             r#"{"_": 1, "toolboxes": {"_": "", "_d": {"_": 1, "mcpServers": {"_": 1, "_s": {"_": 1, "command": "x"}}}},
                 "auth": {"_": 1, "tokens": [{"_": 1, "name": "a", "token": "b"}]}}"#,
             &[],
         );
-        check(Face::Workbench, r#"{"toolboxes": {"_d": {}}}"#, &[".toolboxes._d: anyOf"]);
-        check(Face::Toolman, "_ = 1\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n_ = 1\n", &[]);
-        check(Face::Workbench, "{}", &[": toolboxes"]);
-        check(Face::Workbench, r#"{"toolboxes": {}, "toolmode": "proxy"}"#, &[".toolmode: unknown"]);
-        check(Face::Workbench, r#"{"toolboxes": {}, "maxNameLength": 9}"#, &[".maxNameLength: minimum"]);
-        check(Face::Workbench, r#"{"toolboxes": {"d": {}}}"#, &[".toolboxes.d: mcpServers"]);
-        check(Face::Workbench, &server("{}"), &[".toolboxes.d.mcpServers.s: oneOf"]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {"_d": {}}}"#, &[".toolboxes._d: anyOf"]);
+        check(FaceKind::Toolman, "_ = 1\n[[servers]]\nnamespace = \"\"\ncommand = \"x\"\n_ = 1\n", &[]);
+        check(FaceKind::Workbench, "{}", &[": toolboxes"]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {}, "toolmode": "proxy"}"#, &[".toolmode: unknown"]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {}, "maxNameLength": 9}"#, &[".maxNameLength: minimum"]);
+        check(FaceKind::Workbench, r#"{"toolboxes": {"d": {}}}"#, &[".toolboxes.d: mcpServers"]);
+        check(FaceKind::Workbench, &server("{}"), &[".toolboxes.d.mcpServers.s: oneOf"]);
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             &server(r#"{"command": "x", "url": "http://h/"}"#),
             &[".toolboxes.d.mcpServers.s: oneOf"],
         );
         check(
-            Face::Workbench,
+            FaceKind::Workbench,
             &server(r#"{"command": "x", "callTimeout": 0}"#),
             &[".toolboxes.d.mcpServers.s.callTimeout: exclusiveMinimum"],
         );
         check(
-            Face::Toolman,
+            FaceKind::Toolman,
             "active_toolsets = []\nenv_file = \"a.env?\"\non_missing_variable = \"skip\"\njournal = false\njournal_arguments = \"full\"\njournal_limit = 3\nresource_separator = \"+\"\nremember = true\nstartup_wait = 0\nstart = \"call\"\nidle_timeout = 0\ndaemon = true\nlinger = 1\ndaemon_linger = 2\n[[servers]]\n\
              namespace = \"\"\ncommand = \"x\"\nrestart = true\nshell = false\nconnect_timeout = 1\nstart_timeout = 2\nstart = \"open\"\nidle_timeout = 1\nisolation = \"directory\"\n",
             &[],
         );
-        check(Face::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);
+        check(FaceKind::Toolman, "[[servers]]\ncommand = \"x\"\n", &[".servers[]: namespace"]);
         let remote = "[[servers]]\nnamespace = \"\"\nurl = \"http://h/\"\n";
-        check(Face::Toolman, &format!("{remote}oauth = {{ client_id = \"a\", scope = \"b c\" }}\n"), &[]);
+        check(FaceKind::Toolman, &format!("{remote}oauth = {{ client_id = \"a\", scope = \"b c\" }}\n"), &[]);
         check(
-            Face::Toolman,
+            FaceKind::Toolman,
             &format!("{remote}oauth = {{ clientId = \"a\" }}\n"),
             &[".servers[].oauth.clientId: unknown"],
         );
-        check(Face::Toolman, "max_name_length = 9\n", &[".max_name_length: minimum"]);
-        check(Face::Toolman, "maxNameLength = 10\n", &[".maxNameLength: unknown"]);
+        check(FaceKind::Toolman, "max_name_length = 9\n", &[".max_name_length: minimum"]);
+        check(FaceKind::Toolman, "maxNameLength = 10\n", &[".maxNameLength: unknown"]);
     }
 }

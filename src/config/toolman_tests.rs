@@ -167,7 +167,7 @@ fn defaults_are_those_of_the_contract() {
         (None, false, false)
     );
     assert_eq!(toolman.startup_wait, Duration::from_secs(5));
-    let toolman = valid(locate::Face::Toolman.minimal_file());
+    let toolman = valid(locate::FaceKind::Toolman.minimal_file());
     assert!(!toolman.servers[0].restart);
 }
 

@@ -14,8 +14,8 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::tasks;
 use super::upstream::Upstream;
-use crate::catalog::{Rendered, Shelf};
-use crate::json::{Change, Node, Raw, Scanner, quote};
+use crate::catalog::{KindItems, Rendered};
+use crate::json::{MemberChange, Node, Raw, Scanner, quote};
 use crate::protocol::era::Version;
 use crate::transport::peer::Answer;
 
@@ -43,7 +43,7 @@ pub(super) fn deliver(
 }
 
 /// The members that no legacy version has, and the one that must be an object there.
-const MODERN_MEMBERS: [Change<'static>; 4] =
+const MODERN_MEMBERS: [MemberChange<'static>; 4] =
     [("resultType", None), ("ttlMs", None), ("cacheScope", None), ("structuredContent", None)];
 
 /// Passes the result on, with the changes to make if the upstream speaks a newer version than the client.
@@ -51,7 +51,7 @@ fn results(
     upstream: Version,
     client: Version,
     result: Node<'_>,
-    hand_on: impl FnOnce(Node<'_>, &'static [Change<'static>]),
+    hand_on: impl FnOnce(Node<'_>, &'static [MemberChange<'static>]),
 ) {
     if upstream <= client {
         return hand_on(result, &[]);
@@ -79,12 +79,16 @@ fn results(
 
 /// An upstream's tools as a client sees them that does not accept all output schemas: `shown` makes of a
 /// definition what the client sees. `None` if the client sees them as they are.
-pub(super) fn tools(shelf: &Shelf, rendered: &Rendered, shown: fn(&str) -> Cow<'_, str>) -> Option<Rendered> {
+pub(super) fn tools(
+    things: &KindItems,
+    rendered: &Rendered,
+    shown: fn(&str) -> Cow<'_, str>,
+) -> Option<Rendered> {
     if !rendered.text().contains("outputSchema") {
         return None;
     }
     let mut differs = false;
-    let adapted = Rendered::new(shelf, Some(rendered), |_, definition, out| {
+    let adapted = Rendered::new(things, Some(rendered), |_, definition, out| {
         let adapted = shown(definition.raw());
         differs |= matches!(adapted, Cow::Owned(_));
         out.extend_from_slice(adapted.as_bytes());
@@ -187,9 +191,9 @@ mod tests {
             for item in Items::named(Kind::Tool, &["a", "b"]) {
                 exposed.push(Kind::Tool, &item, item.key.clone(), None, true);
             }
-            let shelf = exposed.of(Kind::Tool);
-            let list = Rendered::new(shelf, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
-            let adapted = tools(shelf, &list, tool);
+            let things = exposed.of(Kind::Tool);
+            let list = Rendered::new(things, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
+            let adapted = tools(things, &list, tool);
             let adapted = adapted.as_ref().map(|adapted| adapted.text());
             assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());
         }

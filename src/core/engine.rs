@@ -19,7 +19,7 @@ use super::approval::{self, Deviations};
 use super::audience::Audience;
 use super::bridge::{Bridge, Call};
 use super::connection::{Caller, Changes, Connection};
-use super::known::{Known, manner};
+use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
 use super::modern::Watched;
 use super::observed;
@@ -27,7 +27,7 @@ use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
-use super::sharing::{Resident, Share};
+use super::sharing::{DaemonSession, Share};
 use super::start_error::{Cause, StartError};
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
@@ -35,7 +35,7 @@ use super::workspace::Workspace;
 use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::events::Hub;
-use crate::json::{Change, Node, Raw, quote};
+use crate::json::{MemberChange, Node, Raw, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
@@ -185,9 +185,9 @@ impl Engine {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-        resident: Option<Arc<Resident>>,
+        daemon_session: Option<Arc<DaemonSession>>,
     ) -> Arc<Workspace> {
-        let workspace = Workspace::of(principal, face, exposure, client, (&self.kept, resident));
+        let workspace = Workspace::of(principal, face, exposure, client, (&self.kept, daemon_session));
         self.audience.add(&workspace);
         workspace
     }
@@ -219,7 +219,7 @@ impl Engine {
     ) -> Arc<Upstream> {
         let make = |spec: Spec, history| {
             let (offered, modern) = (self.known.offered(&spec), self.known.is_modern(&spec.transport));
-            let (origin, engine) = (workspace.resident_handle(), Arc::downgrade(self));
+            let (origin, engine) = (workspace.daemon_session_handle(), Arc::downgrade(self));
             let upstream = Upstream::new(group, server, label, spec, history, origin, engine);
             upstream.recall(offered, modern);
             upstream
@@ -272,15 +272,15 @@ impl Engine {
         upstream: &Arc<Upstream>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[Change<'_>],
+        changes: &[MemberChange<'_>],
         mut reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         let traced = observed::sets_out(&mut reply, upstream, method, params, changes);
         let params = traced.as_ref().map_or(params, Raw::root);
         // Only the daemon is asked how much its servers are used.
-        let counted = reply.session().workspace.resident().map(|resident| {
-            resident.count_call();
+        let counted = reply.session().workspace.daemon_session().map(|daemon_session| {
+            daemon_session.count_call();
             upstream.usage.begin();
             upstream.clone()
         });
@@ -323,7 +323,7 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[Change<'_>],
+        changes: &[MemberChange<'_>],
         mut reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
@@ -381,7 +381,7 @@ impl Engine {
         connection: &Arc<Connection>,
         method: &'static str,
         params: Node<'_>,
-        changes: &[Change<'_>],
+        changes: &[MemberChange<'_>],
         reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
@@ -530,8 +530,8 @@ impl Engine {
                 upstream.connection().filter(|_| upstream.spec().transport == *transport)
             });
         let known = match running {
-            Some(connection) => Some(manner(&connection)),
-            None => self.known.manner(transport),
+            Some(connection) => Some(spoken(&connection)),
+            None => self.known.protocol(transport),
         };
         known.filter(|known| known.era == version.era()).map_or(TaskSupport::None, |known| known.tasks)
     }

@@ -18,7 +18,7 @@ use super::start_error::StartError;
 use super::upstream::{Spec, Upstream};
 use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
-use crate::memory::definitions::{Definitions, Manner};
+use crate::memory::definitions::{Definitions, SpokenProtocol};
 use crate::protocol::era::{Era, TaskSupport};
 use crate::text::digest::Digest;
 
@@ -34,7 +34,7 @@ pub struct Known {
     definitions: Option<Definitions>,
     probes: Probes,
     /// How servers spoke when they were last asked.
-    manners: Mutex<Vec<(Transport, Manner)>>,
+    protocols: Mutex<Vec<(Transport, SpokenProtocol)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Sent)>>,
     /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
@@ -50,7 +50,7 @@ impl Known {
         Self {
             definitions: cache.map(|cache| Definitions::new(cache, directory)),
             probes: Probes::default(),
-            manners: Mutex::default(),
+            protocols: Mutex::default(),
             offers: Mutex::default(),
             introduced: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
@@ -68,10 +68,10 @@ impl Known {
         let Some(definitions) = &self.definitions else { return };
         for spec in specs {
             let transport = &spec.transport;
-            if find(&self.manners.lock(), transport).is_none()
-                && let Some(manner) = definitions.manner(transport)
+            if find(&self.protocols.lock(), transport).is_none()
+                && let Some(protocol) = definitions.protocol(transport)
             {
-                note(&self.manners, transport, manner);
+                note(&self.protocols, transport, protocol);
             }
             if spec.recalls()
                 && find(&self.offers.lock(), transport).is_none()
@@ -101,20 +101,20 @@ impl Known {
 
     /// Whether a server spoke the modern era when it was last asked.
     pub(super) fn is_modern(&self, transport: &Transport) -> bool {
-        self.manner(transport).is_some_and(|manner| manner.era == Era::Modern)
+        self.protocol(transport).is_some_and(|protocol| protocol.era == Era::Modern)
     }
 
     /// How a server spoke when it was last asked.
-    pub(super) fn manner(&self, transport: &Transport) -> Option<Manner> {
-        find(&self.manners.lock(), transport)
+    pub(super) fn protocol(&self, transport: &Transport) -> Option<SpokenProtocol> {
+        find(&self.protocols.lock(), transport)
     }
 
     /// Remembers how an upstream speaks; the returned future writes that to disk.
     pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
-        let manner = manner(connection);
-        note(&self.manners, &connection.upstream.spec().transport, manner);
+        let protocol = spoken(connection);
+        note(&self.protocols, &connection.upstream.spec().transport, protocol);
         self.save(&connection.upstream, move |definitions, transport| {
-            definitions.save_manner(transport, manner)
+            definitions.save_protocol(transport, protocol)
         })
     }
 
@@ -184,7 +184,7 @@ impl Known {
     /// other starts of the same command wait for the outcome while the second value lives.
     pub(super) async fn era(&self, upstream: &Upstream) -> (Option<Era>, Option<Probe<'_>>) {
         let spec = upstream.spec();
-        let remembered = || self.manner(&spec.transport).map(|manner| manner.era);
+        let remembered = || self.protocol(&spec.transport).map(|protocol| protocol.era);
         if let Some(era) = remembered() {
             return (Some(era), None);
         }
@@ -198,14 +198,14 @@ impl Known {
 
     /// Takes an upstream to be of the legacy era until it says otherwise.
     pub(super) fn guess_legacy(&self, upstream: &Upstream) {
-        let guess = Manner { era: Era::Legacy, tasks: TaskSupport::None };
-        note(&self.manners, &upstream.spec().transport, guess);
+        let guess = SpokenProtocol { era: Era::Legacy, tasks: TaskSupport::None };
+        note(&self.protocols, &upstream.spec().transport, guess);
     }
 
     /// Makes the next start of an upstream ask for its era; the returned future forgets it on disk as well.
     pub(super) fn forget_era(&self, upstream: &Arc<Upstream>) -> impl Future<Output = ()> + Send + use<> {
         let transport = &upstream.spec().transport;
-        self.manners.lock().retain(|(known, _)| known != transport);
+        self.protocols.lock().retain(|(known, _)| known != transport);
         self.save(upstream, |definitions, transport| {
             definitions.forget_manner(transport);
             Ok(())
@@ -257,8 +257,8 @@ fn note<T>(notes: &Mutex<Vec<(Transport, T)>>, transport: &Transport, now: T) {
 }
 
 /// How a running upstream speaks.
-pub(super) fn manner(connection: &Connection) -> Manner {
-    Manner { era: connection.version().era(), tasks: connection.profile.tasks() }
+pub(super) fn spoken(connection: &Connection) -> SpokenProtocol {
+    SpokenProtocol { era: connection.version().era(), tasks: connection.profile.tasks() }
 }
 
 #[cfg(test)]
@@ -286,16 +286,16 @@ mod tests {
         let known = Known::new(Some(&place), &place);
         let (one, other) = (of_session("a"), of_session("b"));
         let sent = Sent::new(Era::Legacy).with(Kind::Tool, Items::named(Kind::Tool, &["t"]), 0);
-        let manner = Manner { era: Era::Legacy, tasks: TaskSupport::None };
+        let protocol = SpokenProtocol { era: Era::Legacy, tasks: TaskSupport::None };
         let definitions = known.definitions().expect("there is a cache");
         definitions.save(&one.transport, &sent).expect("the directory is ours");
-        definitions.save_manner(&one.transport, manner).expect("the directory is ours");
+        definitions.save_protocol(&one.transport, protocol).expect("the directory is ours");
         known.recall(std::slice::from_ref(&one));
         known.recall(&[other]);
         // What was recalled is in memory.
         std::fs::remove_dir_all(&place).expect("the directory is ours");
         assert_eq!(known.offered(&one), Some(sent));
-        assert_eq!(known.manner(&one.transport), Some(manner));
+        assert_eq!(known.protocol(&one.transport), Some(protocol));
     }
 
     #[test]

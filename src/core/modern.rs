@@ -12,7 +12,7 @@ use super::reply::Reply;
 use super::session::{ClientSession, Ticket};
 use super::upstream::Upstream;
 use crate::catalog::Kind;
-use crate::json::{Change, Changes, Node, quote};
+use crate::json::{Changes, MemberChange, Node, quote};
 use crate::protocol::era::{
     TASKS, can_be_asked, declares_at, meta, modern_client_version, our_info, renders_apps,
 };
@@ -163,7 +163,7 @@ impl ModernCall {
 
     /// Writes the result with these changes and with what the modern era adds. Values from the upstream are
     /// kept.
-    pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[Change<'_>]) {
+    pub(super) fn complete(&self, out: &mut Vec<u8>, result: Node<'_>, changes: &[MemberChange<'_>]) {
         let (info, with_info);
         let own_meta = match result.get("_meta") {
             None => Some(&*self.client.result_meta),

@@ -380,13 +380,13 @@ mod tests {
 
     /// A face with names of at most twelve characters that hides whatever is secret.
     #[derive(Clone, Copy)]
-    struct Face {
+    struct TestExposure {
         clash: Clash,
         has_second: bool,
         has_short: bool,
     }
 
-    impl Exposure for Face {
+    impl Exposure for TestExposure {
         fn full_name(&self, upstream: &Upstream, _: Kind, key: &str) -> String {
             format!("{}_{key}", upstream.group)
         }
@@ -418,17 +418,17 @@ mod tests {
         }
     }
 
-    const RENAME: Face = Face { clash: Clash::Rename, has_second: false, has_short: false };
-    const FIRST: Face = Face { clash: Clash::FirstInFile, ..RENAME };
-    const SECOND_NAMES: Face = Face { has_second: true, ..RENAME };
-    const SHORT_NAMES: Face = Face { has_short: true, ..RENAME };
+    const RENAME: TestExposure = TestExposure { clash: Clash::Rename, has_second: false, has_short: false };
+    const FIRST: TestExposure = TestExposure { clash: Clash::FirstInFile, ..RENAME };
+    const SECOND_NAMES: TestExposure = TestExposure { has_second: true, ..RENAME };
+    const SHORT_NAMES: TestExposure = TestExposure { has_short: true, ..RENAME };
 
     #[test]
     fn names_follow_from_what_is_claimed_and_what_is_known() {
         /// A group, what its one server offers, and names that clients know.
         type Claimed<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str)]);
         type Case<'a> =
-            (&'a str, Face, Kind, &'a [Claimed<'a>], &'a [&'a [&'a str]], &'a [(&'a str, &'a str)]);
+            (&'a str, TestExposure, Kind, &'a [Claimed<'a>], &'a [&'a [&'a str]], &'a [(&'a str, &'a str)]);
         // The last column: other names that lead somewhere, and the name that stands there.
         let cases: [Case<'_>; 17] = [
             ("as they are", RENAME, Kind::Tool, &[("a", &["b", "c"], &[])], &[&["a_b", "a_c"]], &[]),

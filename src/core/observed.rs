@@ -18,7 +18,7 @@ use crate::events::{
     Asker, Carriage, Errand, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure,
     ServerStart, Who, known_method,
 };
-use crate::json::{Change, Node, Raw, quote};
+use crate::json::{MemberChange, Node, Raw, quote};
 use crate::text::digest::hex;
 use crate::transport::peer::{Answer, CallError, Loss, Lost};
 
@@ -151,7 +151,7 @@ pub(super) fn sets_out(
     upstream: &Upstream,
     method: &'static str,
     params: Node<'_>,
-    changes: &[Change<'_>],
+    changes: &[MemberChange<'_>],
 ) -> Option<Raw> {
     let exchange = reply.exchange()?;
     let changed = |key: &str| changes.iter().find(|(changed, _)| *changed == key);

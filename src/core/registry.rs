@@ -52,7 +52,7 @@ impl Registry {
         let place = place(workspace, group, server, &spec);
         if let Some(upstream) = state.upstreams.get(&place) {
             // Nobody has followed the file while no session of the daemon had the upstream.
-            if workspace.resident().is_some() && *upstream.spec() != spec {
+            if workspace.daemon_session().is_some() && *upstream.spec() != spec {
                 upstream.set_spec(spec);
             }
             return upstream.clone();
@@ -134,5 +134,5 @@ impl Registry {
 
 /// The key of a server of a group, as this workspace reaches it.
 fn place(workspace: &Workspace, group: &str, server: &str, spec: &Spec) -> RegistryKey {
-    (group.into(), server.into(), share(workspace.resident(), workspace.client, spec))
+    (group.into(), server.into(), share(workspace.daemon_session(), workspace.client, spec))
 }

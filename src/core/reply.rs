@@ -12,7 +12,7 @@ use super::observed::is_error;
 use super::route::{OutgoingKind, Route};
 use super::session::{ClientSession, Ticket};
 use crate::events::{ErrorType, Exchange};
-use crate::json::{Change, Node, Raw};
+use crate::json::{MemberChange, Node, Raw};
 use crate::protocol::era::Version;
 use crate::protocol::message::{
     Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error,
@@ -54,7 +54,7 @@ pub struct Reply {
     key: Option<Ticket>,
     modern: Option<Arc<ModernCall>>,
     /// The changes that make an upstream's result one of the client's era.
-    level: &'static [Change<'static>],
+    level: &'static [MemberChange<'static>],
     /// Whether the state that a retry brings has been opened. Any other state in its place is the upstream's
     /// own.
     pub opened: bool,
@@ -68,7 +68,7 @@ impl Reply {
     }
 
     /// Changes the upstream's result in this way when it is relayed.
-    pub(super) fn level_by(&mut self, changes: &'static [Change<'static>]) {
+    pub(super) fn level_by(&mut self, changes: &'static [MemberChange<'static>]) {
         self.level = changes;
     }
 

@@ -33,7 +33,7 @@ const HERE: usize = UPSTREAMS;
 
 /// What happens next.
 #[derive(Debug, Clone)]
-enum Step {
+enum RoutingEvent {
     /// A client calls a server under an id that may be in use.
     Call { session: usize, id: usize, upstream: usize },
     /// A client asks for what waits with us, under an id that may be in use.
@@ -50,18 +50,18 @@ enum Step {
     Noise { upstream: usize },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RoutingEvent> {
     let (session, id, upstream) = (0..SESSIONS, 0..IDS.len(), 0..UPSTREAMS);
     prop_oneof![
         6 => (session.clone(), id.clone(), upstream.clone())
-            .prop_map(|(session, id, upstream)| Step::Call { session, id, upstream }),
-        2 => (session.clone(), id.clone()).prop_map(|(session, id)| Step::Hold { session, id }),
-        2 => (0..12u64).prop_map(|id| Step::Release { id }),
+            .prop_map(|(session, id, upstream)| RoutingEvent::Call { session, id, upstream }),
+        2 => (session.clone(), id.clone()).prop_map(|(session, id)| RoutingEvent::Hold { session, id }),
+        2 => (0..12u64).prop_map(|id| RoutingEvent::Release { id }),
         6 => (upstream.clone(), 0..12u64, any::<bool>(), prop::bool::weighted(0.2))
-            .prop_map(|(upstream, id, error, stale)| Step::Answer { upstream, id, error, stale }),
-        2 => (session, id).prop_map(|(session, id)| Step::Cancel { session, id }),
-        1 => upstream.clone().prop_map(|upstream| Step::Crash { upstream }),
-        1 => upstream.prop_map(|upstream| Step::Noise { upstream }),
+            .prop_map(|(upstream, id, error, stale)| RoutingEvent::Answer { upstream, id, error, stale }),
+        2 => (session, id).prop_map(|(session, id)| RoutingEvent::Cancel { session, id }),
+        1 => upstream.clone().prop_map(|upstream| RoutingEvent::Crash { upstream }),
+        1 => upstream.prop_map(|upstream| RoutingEvent::Noise { upstream }),
     ]
 }
 
@@ -82,23 +82,25 @@ struct Model {
 }
 
 impl Model {
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &RoutingEvent) {
         let mut tell =
             |session: usize, id: &str, what: String| self.told[session].push((id.to_owned(), what));
         match *step {
-            Step::Hold { session, id } => self.take(&Step::Call { session, id, upstream: HERE }),
-            Step::Release { id } => {
-                self.take(&Step::Answer { upstream: HERE, id, error: false, stale: false });
+            RoutingEvent::Hold { session, id } => {
+                self.take(&RoutingEvent::Call { session, id, upstream: HERE })
             }
-            Step::Call { session, id, upstream } => {
+            RoutingEvent::Release { id } => {
+                self.take(&RoutingEvent::Answer { upstream: HERE, id, error: false, stale: false });
+            }
+            RoutingEvent::Call { session, id, upstream } => {
                 if self.open.contains_key(&(session, id)) {
                     return tell(session, "null", format!("error {}", code::INVALID_REQUEST));
                 }
                 self.last[upstream] += 1;
                 self.open.insert((session, id), (upstream, self.last[upstream]));
             }
-            Step::Answer { stale: true, .. } | Step::Noise { .. } => {}
-            Step::Answer { upstream, id, error, stale: false } => {
+            RoutingEvent::Answer { stale: true, .. } | RoutingEvent::Noise { .. } => {}
+            RoutingEvent::Answer { upstream, id, error, stale: false } => {
                 let found = self.open.iter().find(|(_, target)| **target == (upstream, id));
                 if let Some((&(session, own), _)) = found {
                     let what = if error { format!("error {id}") } else { format!("result {upstream}-{id}") };
@@ -106,8 +108,8 @@ impl Model {
                     self.told[session].push((IDS[own].to_owned(), what));
                 }
             }
-            Step::Cancel { session, id } => drop(self.open.remove(&(session, id))),
-            Step::Crash { upstream } => {
+            RoutingEvent::Cancel { session, id } => drop(self.open.remove(&(session, id))),
+            RoutingEvent::Crash { upstream } => {
                 self.last[upstream] = 0;
                 let lost: Vec<_> = self.open.extract_if(.., |_, target| target.0 == upstream).collect();
                 // In the order in which they were sent.
@@ -172,26 +174,26 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &RoutingEvent) {
         match *step {
-            Step::Call { session, id, upstream } => {
+            RoutingEvent::Call { session, id, upstream } => {
                 self.call(session, IDS[id], upstream, |answer, reply| match answer {
                     Answer::Result(result) => reply.result(result.raw()),
                     Answer::Error(error) => reply.raw_error(error),
                     Answer::Lost(lost) => reply.error(lost.code, &lost.message, None),
                 })
             }
-            Step::Hold { session, id } => {
+            RoutingEvent::Hold { session, id } => {
                 let reply = self.accept(session, IDS[id]);
                 self.held.extend(reply.map(Some));
             }
-            Step::Release { id } => {
+            RoutingEvent::Release { id } => {
                 let held = self.held.get_mut((id as usize).wrapping_sub(1));
                 if let Some(reply) = held.and_then(Option::take) {
                     reply.result(&format!(r#"{{"mark":"{HERE}-{id}"}}"#));
                 }
             }
-            Step::Answer { upstream, id, error, stale } => {
+            RoutingEvent::Answer { upstream, id, error, stale } => {
                 let connection = match stale {
                     true => self.before.get(&upstream).cloned(),
                     false => self.upstreams[upstream].connection(),
@@ -204,20 +206,20 @@ impl World {
                     self.line(&connection, &format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#));
                 }
             }
-            Step::Cancel { session, id } => {
+            RoutingEvent::Cancel { session, id } => {
                 let id = Id::from_raw(IDS[id]).expect("an id");
                 if let Some((connection, ours)) = self.clients[session].0.cancel(&id) {
                     connection.peer.forget(ours);
                 }
             }
-            Step::Crash { upstream } => {
+            RoutingEvent::Crash { upstream } => {
                 let connection = self.upstreams[upstream].connection().expect("it is up");
                 connection.stop("it ended");
                 self.upstreams[upstream].pretend(None);
                 self.upstreams[upstream].pretend(Some(Items::default()));
                 self.before.insert(upstream, connection);
             }
-            Step::Noise { upstream } => {
+            RoutingEvent::Noise { upstream } => {
                 let connection = self.upstreams[upstream].connection().expect("it is up");
                 self.line(&connection, r#"{"jsonrpc":"2.0","id":1,"method":"#);
             }

@@ -1,5 +1,5 @@
 //! Who shares an upstream. The registry knows each upstream by its group, its server and its [`Share`]; in
-//! the daemon that depends on where each session comes from, which is its [`Resident`].
+//! the daemon that depends on where each session comes from, which is its [`DaemonSession`].
 //!
 //! Invariant: two sessions with the same share would start the same process. What differs between them that
 //! a server could see, and that its isolation does not leave to chance, is part of the share.
@@ -31,7 +31,7 @@ pub enum Share {
 }
 
 /// A session of the daemon: where it comes from, and what becomes of it.
-pub struct Resident {
+pub struct DaemonSession {
     /// The environment.
     pub vars: Vec<(OsString, OsString)>,
     /// The working directory.
@@ -49,7 +49,7 @@ pub struct Resident {
     recorded: Mutex<Record>,
 }
 
-impl Resident {
+impl DaemonSession {
     /// A session that comes from there.
     pub fn new(
         vars: Vec<(OsString, OsString)>,
@@ -123,9 +123,9 @@ impl Resident {
 }
 
 /// For whom an upstream is, as a session of the daemon or any other client sees it.
-pub(super) fn share(resident: Option<&Resident>, client: u64, spec: &Spec) -> Share {
-    match resident {
-        Some(resident) => resident.share(client, spec),
+pub(super) fn share(daemon_session: Option<&DaemonSession>, client: u64, spec: &Spec) -> Share {
+    match daemon_session {
+        Some(daemon_session) => daemon_session.share(client, spec),
         None if spec.isolation == Some(Isolation::Session) => Share::Client(client),
         None => Share::Everyone,
     }
@@ -262,9 +262,9 @@ impl ClientSession {
     /// called before the answer to the request that changed it, so that whoever has the answer has the
     /// record.
     pub fn record(&self) {
-        let Some(resident) = self.workspace.resident() else { return };
+        let Some(daemon_session) = self.workspace.daemon_session() else { return };
         let record = Record::of(self);
-        if resident.note(&record) {
+        if daemon_session.note(&record) {
             self.tell_end(&record.to_line());
         }
     }
@@ -296,30 +296,38 @@ mod tests {
         }
     }
 
-    fn resident(vars: &[(&str, &str)], directory: &str, umask: u32) -> Resident {
+    fn daemon_session(vars: &[(&str, &str)], directory: &str, umask: u32) -> DaemonSession {
         let vars = vars.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Resident::new(vars, directory.into(), "/files".into(), Some(umask))
+        DaemonSession::new(vars, directory.into(), "/files".into(), Some(umask))
     }
 
     #[test]
     fn sessions_share_what_their_isolation_says() {
-        let base = || resident(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "vi")], "/work", 0o22);
+        let base = || daemon_session(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "vi")], "/work", 0o22);
         let others = [
             ("the same", base(), [true, true]),
-            ("another order", resident(&[("TOKEN", "1"), ("HOME", "/h")], "/work", 0o22), [true, true]),
+            ("another order", daemon_session(&[("TOKEN", "1"), ("HOME", "/h")], "/work", 0o22), [true, true]),
             (
                 "a variable that the server does not get",
-                resident(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "ed")], "/work", 0o22),
+                daemon_session(&[("HOME", "/h"), ("TOKEN", "1"), ("EDITOR", "ed")], "/work", 0o22),
                 [true, true],
             ),
             (
                 "a variable that the server inherits",
-                resident(&[("HOME", "/h"), ("TOKEN", "2")], "/work", 0o22),
+                daemon_session(&[("HOME", "/h"), ("TOKEN", "2")], "/work", 0o22),
                 [true, false],
             ),
-            ("a variable less", resident(&[("HOME", "/h")], "/work", 0o22), [true, false]),
-            ("another directory", resident(&[("HOME", "/h"), ("TOKEN", "1")], "/other", 0o22), [true, false]),
-            ("another umask", resident(&[("HOME", "/h"), ("TOKEN", "1")], "/work", 0o77), [true, false]),
+            ("a variable less", daemon_session(&[("HOME", "/h")], "/work", 0o22), [true, false]),
+            (
+                "another directory",
+                daemon_session(&[("HOME", "/h"), ("TOKEN", "1")], "/other", 0o22),
+                [true, false],
+            ),
+            (
+                "another umask",
+                daemon_session(&[("HOME", "/h"), ("TOKEN", "1")], "/work", 0o77),
+                [true, false],
+            ),
         ];
         for (what, other, expected) in others {
             for (isolation, expected) in [Isolation::Shared, Isolation::Directory].into_iter().zip(expected) {
@@ -345,7 +353,7 @@ mod tests {
             ("directory", |command| command.cwd = Some("/x".into())),
             ("what it inherits", |command| command.inherit_env.clear()),
         ];
-        let session = resident(&[], "/work", 0);
+        let session = daemon_session(&[], "/work", 0);
         for isolation in [Isolation::Shared, Isolation::Directory] {
             let share = |transport| session.share(1, &spec(transport, Some(isolation)));
             let mut seen = vec![share(Transport::Stdio(command("x")))];
@@ -369,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_default_depends_on_the_program_and_shared_servers_run_beside_the_file() {
-        let session = resident(&[], "/work", 0);
+        let session = daemon_session(&[], "/work", 0);
         for (program, isolation, expected, directory) in [
             ("x", None, Isolation::Directory, "/work"),
             ("playwright-mcp", None, Isolation::Session, "/work"),

@@ -32,7 +32,7 @@ use super::engine::Engine;
 use super::lifecycle;
 use super::modern::Watched;
 use super::observed;
-use super::sharing::{Resident, Usage};
+use super::sharing::{DaemonSession, Usage};
 use super::start_error::{Cause, StartError};
 use crate::catalog::{Items, Sent};
 use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
@@ -54,7 +54,7 @@ pub struct Upstream {
     label: Arc<str>,
     pub(super) engine: Weak<Engine>,
     /// The session of the daemon that the upstream was made for, and whose surroundings it gets.
-    pub(super) origin: Option<Arc<Resident>>,
+    pub(super) origin: Option<Arc<DaemonSession>>,
     /// How much the upstream is used.
     pub usage: Usage,
     phase: watch::Sender<Phase>,
@@ -122,7 +122,7 @@ struct UpstreamState {
     /// Whether the upstream spoke the modern era when it last ran.
     modern: bool,
     /// What becomes of `items` while there is no connection.
-    standing: Standing,
+    while_down: OfferWhileDown,
     last_failure: Option<StartError>,
     /// What clients watch, and how many clients watch it.
     watched: BTreeMap<Watched, usize>,
@@ -135,7 +135,7 @@ struct UpstreamState {
 
 /// What becomes of what an upstream offers while it is not connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Standing {
+enum OfferWhileDown {
     /// Its things are not on offer.
     #[default]
     Gone,
@@ -203,7 +203,7 @@ impl Upstream {
         label: &str,
         spec: Spec,
         history: Option<FailureHistory>,
-        origin: Option<Arc<Resident>>,
+        origin: Option<Arc<DaemonSession>>,
         engine: Weak<Engine>,
     ) -> Arc<Self> {
         let (backoff, last_failure) =
@@ -236,7 +236,7 @@ impl Upstream {
         state.modern = modern;
         if let Some((sent, items)) = offered {
             (state.sent, state.items) = (sent, items);
-            state.standing = if at_rest { Standing::AtRest } else { Standing::Shown };
+            state.while_down = if at_rest { OfferWhileDown::AtRest } else { OfferWhileDown::Shown };
         }
     }
 
@@ -285,13 +285,14 @@ impl Upstream {
     /// Whether what the upstream offers can be used: it is connected, or whoever uses it starts it.
     pub fn is_on_offer(&self) -> bool {
         let state = self.state.lock();
-        state.connection.is_some() || state.standing != Standing::Gone
+        state.connection.is_some() || state.while_down != OfferWhileDown::Gone
     }
 
     /// Whether only a request that needs the upstream may start it.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state.lock();
-        state.standing == Standing::AtRest && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+        state.while_down == OfferWhileDown::AtRest
+            && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
     }
 
     /// Whether the upstream speaks the modern era, or did when it last ran.
@@ -354,9 +355,9 @@ impl Upstream {
             let (stop, stopped) = oneshot::channel();
             state.stop = Some(stop);
             self.phase.send_replace(Phase::Starting);
-            let life = Life::new(self);
+            let life = CountedLife::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
-            let (upstream, was_at_rest) = (self.clone(), state.standing == Standing::AtRest);
+            let (upstream, was_at_rest) = (self.clone(), state.while_down == OfferWhileDown::AtRest);
             let whole = async move {
                 if was_at_rest {
                     // The process that was stopped for want of use may still hold what the next one needs.
@@ -562,7 +563,7 @@ impl Upstream {
         let (stop, connection) = {
             let mut state = self.state.lock();
             state.generation += 1;
-            state.standing = Standing::Gone;
+            state.while_down = OfferWhileDown::Gone;
             if self.phase.send_replace(Phase::Idle) == Phase::Up {
                 state.backoff.ended_well(Instant::now());
             }
@@ -625,7 +626,7 @@ impl Upstream {
                     return;
                 }
                 End::Unused => {
-                    state.standing = Standing::AtRest;
+                    state.while_down = OfferWhileDown::AtRest;
                     state.backoff.ended_well(Instant::now());
                     self.phase.send_replace(Phase::Idle);
                     return;
@@ -641,9 +642,9 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
-            state.standing = match self.spec().always_listed && !state.sent.is_empty() {
-                true => Standing::AtRest,
-                false => Standing::Gone,
+            state.while_down = match self.spec().always_listed && !state.sent.is_empty() {
+                true => OfferWhileDown::AtRest,
+                false => OfferWhileDown::Gone,
             };
             self.phase.send_replace(Phase::Failed(reason));
         }
@@ -658,16 +659,16 @@ impl Upstream {
 }
 
 /// One life of an upstream, from start to the end of its whole process tree.
-struct Life(Arc<Upstream>);
+struct CountedLife(Arc<Upstream>);
 
-impl Life {
+impl CountedLife {
     fn new(upstream: &Arc<Upstream>) -> Self {
         upstream.lives.send_modify(|lives| *lives += 1);
         Self(upstream.clone())
     }
 }
 
-impl Drop for Life {
+impl Drop for CountedLife {
     fn drop(&mut self) {
         self.0.lives.send_modify(|lives| *lives -= 1);
     }

@@ -172,9 +172,9 @@ impl Entry {
 
     /// The definitions of a kind as clients see them.
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
-        let shelf = self.exposed.of(kind);
-        shelf.rendered.get_or_init(|| {
-            Rendered::new(shelf, None, |item, definition, out| {
+        let things = self.exposed.of(kind);
+        things.rendered.get_or_init(|| {
+            Rendered::new(things, None, |item, definition, out| {
                 face.render(&self.upstream, kind, &item.name, definition, out);
             })
         })
@@ -187,9 +187,9 @@ impl Entry {
         if !(to_host || face.keeps_pages()) || pages.is_empty() || kind == Kind::Prompt {
             return plain;
         }
-        let shelf = self.exposed.of(kind);
-        shelf.for_hosts.get_or_init(|| {
-            Rendered::new(shelf, Some(plain), |item, definition, out| match kind {
+        let things = self.exposed.of(kind);
+        things.for_hosts.get_or_init(|| {
+            Rendered::new(things, Some(plain), |item, definition, out| match kind {
                 Kind::Tool => {
                     let exposed = exposed(definition.raw().into(), &mut |uri| pages[uri].clone());
                     out.extend_from_slice(exposed.as_bytes());
@@ -222,9 +222,9 @@ impl Entry {
             Kind::Tool if !look.from_start && self.is_newer() => (1, adapt::tool),
             _ => return rendered,
         };
-        let shelf = self.exposed.of(kind);
-        let adapted = &shelf.adapted[form][usize::from(look.as_host)];
-        adapted.get_or_init(|| adapt::tools(shelf, rendered, shown)).as_ref().unwrap_or(rendered)
+        let things = self.exposed.of(kind);
+        let adapted = &things.adapted[form][usize::from(look.as_host)];
+        adapted.get_or_init(|| adapt::tools(things, rendered, shown)).as_ref().unwrap_or(rendered)
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
@@ -793,11 +793,11 @@ impl View {
                 out.extend_from_slice(text.as_bytes());
             }
         };
-        let (shelf, rendered) = (entry.exposed.of(kind), entry.rendered_to(face, kind, look));
-        if shelf.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
+        let (things, rendered) = (entry.exposed.of(kind), entry.rendered_to(face, kind, look));
+        if things.all_active() && (look.from_start || self.switched.iter().all(HashMap::is_empty)) {
             return write(rendered.text());
         }
-        for item in shelf.items().iter().filter(|item| self.is_shown(kind, item, look)) {
+        for item in things.items().iter().filter(|item| self.is_shown(kind, item, look)) {
             write(rendered.definition(item));
         }
     }

@@ -77,11 +77,11 @@ fn exposed(view: &View, face: &Plain, kind: Kind) -> BTreeSet<(Arc<str>, String)
 }
 
 /// Which server does what next: offers these, or (`None`) goes down.
-type Step = (usize, Option<Vec<String>>);
+type ServerChange = (usize, Option<Vec<String>>);
 
 const GROUPS: [&str; 4] = ["a", "a_b", "", "a"];
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ServerChange>> {
     let name = prop_oneof![
         prop::sample::select(vec!["b_c", "c", "b", "a_b_c", "a_c", "b.c", "b:c", "a_b.c"])
             .prop_map(String::from),
@@ -93,7 +93,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Lets four servers come, change and go, and looks at the view after each step.
-fn follow(clash: Clash, kind: Kind, steps: &[Step], look: impl Fn(&View, &Plain, &[Option<Vec<String>>])) {
+fn follow(
+    clash: Clash,
+    kind: Kind,
+    steps: &[ServerChange],
+    look: impl Fn(&View, &Plain, &[Option<Vec<String>>]),
+) {
     let face = Plain(clash);
     let servers: Vec<_> =
         GROUPS.iter().enumerate().map(|(n, group)| Upstream::unreal(group, &n.to_string())).collect();

@@ -19,7 +19,7 @@ use super::notices::{Ledger, Lists};
 use super::observed::Owner;
 use super::recent::Recent;
 use super::session::ClientSession;
-use super::sharing::Resident;
+use super::sharing::DaemonSession;
 use super::tasks::Tasks;
 use super::upstream::Upstream;
 use super::view::{Exposure, Origin, View};
@@ -55,7 +55,7 @@ pub struct Workspace {
     /// How many holds there are.
     held: AtomicUsize,
     /// The session of the daemon that has the workspace; `None` for all other clients.
-    resident: Option<Arc<Resident>>,
+    daemon_session: Option<Arc<DaemonSession>>,
 }
 
 /// While a hold lives, clients are not told of changes that they did not ask for. When the last hold of a
@@ -90,7 +90,7 @@ impl Workspace {
         face: usize,
         exposure: Arc<dyn Exposure + Send + Sync>,
         client: Option<u64>,
-        (kept, resident): (&Arc<Kept>, Option<Arc<Resident>>),
+        (kept, daemon_session): (&Arc<Kept>, Option<Arc<DaemonSession>>),
     ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -108,18 +108,18 @@ impl Workspace {
             sessions: Mutex::default(),
             listeners: Mutex::default(),
             held: AtomicUsize::new(0),
-            resident,
+            daemon_session,
         })
     }
 
     /// The session of the daemon that has the workspace.
-    pub fn resident(&self) -> Option<&Resident> {
-        self.resident.as_deref()
+    pub fn daemon_session(&self) -> Option<&DaemonSession> {
+        self.daemon_session.as_deref()
     }
 
     /// A handle of the session of the daemon that has the workspace.
-    pub fn resident_handle(&self) -> Option<Arc<Resident>> {
-        self.resident.clone()
+    pub fn daemon_session_handle(&self) -> Option<Arc<DaemonSession>> {
+        self.daemon_session.clone()
     }
 
     /// Which of the gateway's faces clients see through the workspace.

@@ -9,7 +9,7 @@
 use std::collections::hash_map::Entry as HashEntry;
 use std::collections::{HashMap, VecDeque};
 
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::face::{toolman, workbench};
 use crate::json::Scanner;
 use crate::protocol::cut_off::raw_id;
@@ -205,7 +205,7 @@ impl Flight {
     }
 
     /// The daemon is gone: what the client is told, and the `initialize` that is to be sent again.
-    pub(super) fn lost(&mut self, face: Face) -> (Vec<u8>, Option<Vec<u8>>) {
+    pub(super) fn lost(&mut self, face: FaceKind) -> (Vec<u8>, Option<Vec<u8>>) {
         let waiting = self.waiting();
         (self.lines, self.last) = (VecDeque::new(), 0);
         let mut lines = Vec::new();
@@ -258,21 +258,21 @@ fn asked(message: &Message<'_>) -> Option<ClientRequest> {
 }
 
 /// Answers a request that the daemon took with it.
-fn write_lost(out: &mut Vec<u8>, face: Face, asked: &ClientRequest) {
+fn write_lost(out: &mut Vec<u8>, face: FaceKind, asked: &ClientRequest) {
     let kind = if asked.modern { ",\"resultType\":\"complete\"" } else { "" };
     match (asked.method, face) {
         (Method::CallTool, face) => {
             let result = match face {
-                Face::Workbench => workbench::failed_result(ENDED),
-                Face::Toolman => toolman::failed_result(ENDED),
+                FaceKind::Workbench => workbench::failed_result(ENDED),
+                FaceKind::Toolman => toolman::failed_result(ENDED),
             };
             let members = result.strip_suffix('}').expect("a result is an object");
             write_result(out, &asked.id, |out| {
                 out.extend_from_slice(format!("{members}{kind}}}").as_bytes())
             });
         }
-        (_, Face::Workbench) => Refusal::new(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
-        (_, Face::Toolman) => toolman::refusal(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
+        (_, FaceKind::Workbench) => Refusal::new(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
+        (_, FaceKind::Toolman) => toolman::refusal(code::INTERNAL, ENDED).write(out, Some(&asked.id)),
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
 
     /// What the client is told when the daemon dies now.
     fn lost(flight: &mut Flight) -> Vec<Value> {
-        let (lines, again) = flight.lost(Face::Workbench);
+        let (lines, again) = flight.lost(FaceKind::Workbench);
         assert_eq!(again, None);
         let text = String::from_utf8(lines).expect("UTF-8");
         assert!(text.is_empty() || text.ends_with('\n'), "whole lines: {text:?}");
@@ -330,14 +330,14 @@ mod tests {
         let mut flight = Flight::default();
         let line = request("0", "initialize");
         send(&mut flight, &line);
-        let (told, again) = flight.lost(Face::Workbench);
+        let (told, again) = flight.lost(FaceKind::Workbench);
         assert_eq!((told, again), (Vec::new(), Some(line.clone().into_bytes())));
         send(&mut flight, &line);
         flight.settled(1);
-        assert_eq!(flight.lost(Face::Workbench), (Vec::new(), None));
+        assert_eq!(flight.lost(FaceKind::Workbench), (Vec::new(), None));
         let long = line.replace("{}", &format!("{{\"x\":\"{}\"}}", "y".repeat(LONGEST_KEPT)));
         send(&mut flight, &long);
-        assert_eq!(flight.lost(Face::Workbench), (Vec::new(), Some(long.into_bytes())));
+        assert_eq!(flight.lost(FaceKind::Workbench), (Vec::new(), Some(long.into_bytes())));
     }
 
     #[test]
@@ -378,9 +378,12 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x"{meta}}}}}"#)
         };
         let modern = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
-        for (face, meta) in
-            [(Face::Workbench, ""), (Face::Workbench, modern), (Face::Toolman, ""), (Face::Toolman, modern)]
-        {
+        for (face, meta) in [
+            (FaceKind::Workbench, ""),
+            (FaceKind::Workbench, modern),
+            (FaceKind::Toolman, ""),
+            (FaceKind::Toolman, modern),
+        ] {
             let mut flight = Flight::default();
             send(&mut flight, &call(meta));
             let answer: Value = serde_json::from_slice(&flight.lost(face).0).expect("JSON");
@@ -388,8 +391,8 @@ mod tests {
             assert_eq!(result["isError"], true, "{answer}");
             assert_eq!(result["resultType"] == "complete", !meta.is_empty(), "{answer}");
             let words = match face {
-                Face::Workbench => result["content"][0]["text"].clone(),
-                Face::Toolman => result["structuredContent"]["error"].clone(),
+                FaceKind::Workbench => result["content"][0]["text"].clone(),
+                FaceKind::Toolman => result["structuredContent"]["error"].clone(),
             };
             assert!(
                 words.as_str().expect("a text").starts_with("The daemon ended before it answered"),
@@ -398,7 +401,7 @@ mod tests {
         }
         let mut flight = Flight::default();
         send(&mut flight, &request("1", "tools/list"));
-        let answer: Value = serde_json::from_slice(&flight.lost(Face::Toolman).0).expect("JSON");
+        let answer: Value = serde_json::from_slice(&flight.lost(FaceKind::Toolman).0).expect("JSON");
         assert_eq!(answer["error"]["data"]["success"], false, "{answer}");
     }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
 use super::wire::{DaemonWord, Wish, read_word, refusal};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::process::{Launcher, daemon};
 
 /// How long the daemon may take to greet.
@@ -225,7 +225,7 @@ impl Link {
     }
 
     /// Has the daemon serve its console on the connection, which is returned; `None` if it does not.
-    pub async fn console(mut self, face: Face, state: &Path) -> Option<DaemonStream> {
+    pub async fn console(mut self, face: FaceKind, state: &Path) -> Option<DaemonStream> {
         self.ask(&Wish::Console(face, state.to_owned())).await.ok()?;
         Some(self.stream)
     }

@@ -1,6 +1,6 @@
 //! The way of a session to the daemon: where the daemon is, whom it trusts, how it is started, and how a
 //! relay hands a session over and outlives the daemon's death. What the daemon does with a session is the
-//! command line's business (`cli/residents.rs`); here are places, sockets and bytes.
+//! command line's business (`cli/daemon.rs`); here are places, sockets and bytes.
 //!
 //! ```text
 //! client ──stdio──▶ relay ──socket──▶ daemon ──▶ servers

@@ -574,7 +574,7 @@ mod tests {
             if written > 0 {
                 session.up.wrote(written, &mut session.flight);
             }
-            let (told, again) = session.flight.lost(crate::config::locate::Face::Workbench);
+            let (told, again) = session.flight.lost(crate::config::locate::FaceKind::Workbench);
             session.up.forget_sent();
             let told = told.iter().filter(|byte| **byte == b'\n').count();
             assert_eq!((told, again), (answered, None), "{written} bytes");
@@ -600,7 +600,7 @@ mod tests {
         send(&mut session, &(request(0, "initialize") + "\n")).await;
         session.up.wrote(5, &mut session.flight);
         send(&mut session, &(request(1, "ping") + "\n")).await;
-        let (told, again) = session.flight.lost(crate::config::locate::Face::Workbench);
+        let (told, again) = session.flight.lost(crate::config::locate::FaceKind::Workbench);
         assert!(told.is_empty());
         session.up.forget_sent();
         session.up.send_first(&again.expect("it is sent again"));

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::config::ToolMode;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 
 /// The first word of the daemon.
 const GREETING: &str = "mcp-workbench-daemon";
@@ -41,7 +41,7 @@ pub enum Wish {
     /// Serve a session on this connection.
     Session(Box<Handover>),
     /// Serve the console on this connection: that of a face, with the key in this directory for state.
-    Console(Face, PathBuf),
+    Console(FaceKind, PathBuf),
     /// Say what runs.
     Status,
     /// End, and close this connection when everything is gone.
@@ -52,7 +52,7 @@ pub enum Wish {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handover {
     /// The face.
-    pub face: Face,
+    pub face: FaceKind,
     /// The configuration file.
     pub file: PathBuf,
     /// The working directory.
@@ -128,8 +128,8 @@ impl Wish {
             _ => return None,
         };
         let face = match texts.next()? {
-            name if name == Face::Workbench.program().as_bytes() => Face::Workbench,
-            name if name == Face::Toolman.program().as_bytes() => Face::Toolman,
+            name if name == FaceKind::Workbench.program().as_bytes() => FaceKind::Workbench,
+            name if name == FaceKind::Toolman.program().as_bytes() => FaceKind::Toolman,
             _ => return None,
         };
         if is_console {
@@ -252,7 +252,7 @@ mod tests {
     async fn requests_survive_the_journey() {
         let odd: OsString = os_string(if cfg!(unix) { b"/\xff" } else { "/ä".as_bytes() });
         let handover = Handover {
-            face: Face::Toolman,
+            face: FaceKind::Toolman,
             file: odd.clone().into(),
             directory: "/work".into(),
             umask: Some(0o27),
@@ -263,7 +263,7 @@ mod tests {
             vars: vec![("A".into(), "".into()), ("B".into(), odd)],
         };
         let plain = Handover {
-            face: Face::Workbench,
+            face: FaceKind::Workbench,
             umask: None,
             tool_mode: None,
             entry: None,
@@ -272,7 +272,7 @@ mod tests {
             ..handover.clone()
         };
         let sessions = [handover, plain].map(|handover| Wish::Session(Box::new(handover)));
-        let console = Wish::Console(Face::Toolman, "/state".into());
+        let console = Wish::Console(FaceKind::Toolman, "/state".into());
         for request in sessions.into_iter().chain([console, Wish::Status, Wish::Stop]) {
             assert_eq!(read_request(&mut &*request.encode()).await.expect("it is whole"), request);
         }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::json::{Node, Scanner, write_string};
 use crate::protocol::message::write_number;
 use crate::text::date;
@@ -23,7 +23,7 @@ pub struct Happening {
     /// When it began.
     pub time: Millis,
     /// The product surface of the gateway.
-    pub face: Face,
+    pub face: FaceKind,
     /// The gateway's process.
     pub pid: u32,
     /// What happened.
@@ -374,8 +374,8 @@ impl Happening {
         let time = date::millis(&fields.text("time")?)?;
         let kind = fields.text("kind")?;
         let face = match &*fields.text("face")? {
-            "workbench" => Face::Workbench,
-            "toolman" => Face::Toolman,
+            "workbench" => FaceKind::Workbench,
+            "toolman" => FaceKind::Toolman,
             _ => return Some((time, None)),
         };
         let pid = u32::try_from(fields.number("pid")?).ok()?;
@@ -385,24 +385,24 @@ impl Happening {
 }
 
 /// The name of a face in the journal.
-pub fn face_name(face: Face) -> &'static str {
+pub fn face_name(face: FaceKind) -> &'static str {
     match face {
-        Face::Workbench => "workbench",
-        Face::Toolman => "toolman",
+        FaceKind::Workbench => "workbench",
+        FaceKind::Toolman => "toolman",
     }
 }
 
 /// Writes the members of a line, each after a comma.
 struct LineWriter<'a> {
     out: &'a mut Vec<u8>,
-    face: Face,
+    face: FaceKind,
 }
 
 impl LineWriter<'_> {
     fn group_key(&self) -> &'static str {
         match self.face {
-            Face::Workbench => "toolbox",
-            Face::Toolman => "namespace",
+            FaceKind::Workbench => "toolbox",
+            FaceKind::Toolman => "namespace",
         }
     }
 
@@ -451,7 +451,7 @@ impl LineWriter<'_> {
 
     fn path(&mut self, server: &ServerPath) {
         self.text(self.group_key(), &server.group);
-        if self.face == Face::Workbench {
+        if self.face == FaceKind::Workbench {
             self.text("server", &server.server);
         }
     }
@@ -618,16 +618,16 @@ mod tests {
         let end = |status| ServerEnd { server: path("dev", "fs"), pid: Some(9), status, reason: reason() };
         let by = r#""client":"claude \"code\"","session":"0123456789abcdef""#;
         let cases = [
-            (Face::Workbench, call(read_file(), None, None), format!(r#"call,{by},"toolbox":"dev","server":"fs","tool":"read_file","ms":12.34,"outcome":"ok","bytesIn":17,"bytesOut":90"#)),
-            (Face::Workbench, call(Subject::Resource("a://b".into()), Some(ErrorType::Code(-32602)), Some("ci")), format!(r#"read,{by},"token":"ci","toolbox":"dev","server":"fs","uri":"a://b","ms":12.34,"outcome":"error","error":"-32602","bytesIn":17,"bytesOut":90"#)),
-            (Face::Workbench, call(Subject::Prompt("p".into()), Some(ErrorType::ToolError), None), format!(r#"get,{by},"toolbox":"dev","server":"fs","prompt":"p","ms":12.34,"outcome":"tool_error","error":"tool_error","bytesIn":17,"bytesOut":90"#)),
-            (Face::Workbench, Fact::Open(AnsweredOpen { who: who(None), group: "dev".into(), ms: 1.0, outcome: CallOutcome::Ok }), format!(r#"open,{by},"toolbox":"dev","ms":1,"outcome":"ok""#)),
-            (Face::Workbench, Fact::Start(start(path("dev", "fs"))), r#"start,"toolbox":"dev","server":"fs","serverPid":9,"ms":0,"tools":3"#.to_owned()),
-            (Face::Toolman, Fact::Start(start(path("fs", ""))), r#"start,"namespace":"fs","serverPid":9,"ms":0,"tools":3"#.to_owned()),
-            (Face::Workbench, Fact::Fail(ServerFailure { server: path("dev", "fs"), pid: None, ms: 0.005, reason: reason() }), r#"fail,"toolbox":"dev","server":"fs","ms":0.005,"reason":"the server exited with status 1""#.to_owned()),
-            (Face::Workbench, Fact::End(end(None)), r#"end,"toolbox":"dev","server":"fs","serverPid":9,"reason":"the server exited with status 1""#.to_owned()),
-            (Face::Workbench, Fact::Crash(end(Some(1))), r#"crash,"toolbox":"dev","server":"fs","serverPid":9,"status":1,"reason":"the server exited with status 1""#.to_owned()),
-            (Face::Workbench, Fact::Reload(Reread { ok: false, problems: 2 }), r#"reload,"ok":false,"problems":2"#.to_owned()),
+            (FaceKind::Workbench, call(read_file(), None, None), format!(r#"call,{by},"toolbox":"dev","server":"fs","tool":"read_file","ms":12.34,"outcome":"ok","bytesIn":17,"bytesOut":90"#)),
+            (FaceKind::Workbench, call(Subject::Resource("a://b".into()), Some(ErrorType::Code(-32602)), Some("ci")), format!(r#"read,{by},"token":"ci","toolbox":"dev","server":"fs","uri":"a://b","ms":12.34,"outcome":"error","error":"-32602","bytesIn":17,"bytesOut":90"#)),
+            (FaceKind::Workbench, call(Subject::Prompt("p".into()), Some(ErrorType::ToolError), None), format!(r#"get,{by},"toolbox":"dev","server":"fs","prompt":"p","ms":12.34,"outcome":"tool_error","error":"tool_error","bytesIn":17,"bytesOut":90"#)),
+            (FaceKind::Workbench, Fact::Open(AnsweredOpen { who: who(None), group: "dev".into(), ms: 1.0, outcome: CallOutcome::Ok }), format!(r#"open,{by},"toolbox":"dev","ms":1,"outcome":"ok""#)),
+            (FaceKind::Workbench, Fact::Start(start(path("dev", "fs"))), r#"start,"toolbox":"dev","server":"fs","serverPid":9,"ms":0,"tools":3"#.to_owned()),
+            (FaceKind::Toolman, Fact::Start(start(path("fs", ""))), r#"start,"namespace":"fs","serverPid":9,"ms":0,"tools":3"#.to_owned()),
+            (FaceKind::Workbench, Fact::Fail(ServerFailure { server: path("dev", "fs"), pid: None, ms: 0.005, reason: reason() }), r#"fail,"toolbox":"dev","server":"fs","ms":0.005,"reason":"the server exited with status 1""#.to_owned()),
+            (FaceKind::Workbench, Fact::End(end(None)), r#"end,"toolbox":"dev","server":"fs","serverPid":9,"reason":"the server exited with status 1""#.to_owned()),
+            (FaceKind::Workbench, Fact::Crash(end(Some(1))), r#"crash,"toolbox":"dev","server":"fs","serverPid":9,"status":1,"reason":"the server exited with status 1""#.to_owned()),
+            (FaceKind::Workbench, Fact::Reload(Reread { ok: false, problems: 2 }), r#"reload,"ok":false,"problems":2"#.to_owned()),
         ];
         for (face, fact, expected) in cases {
             let happening = Happening { time: 1_794_823_537_123, face, pid: 7, fact };

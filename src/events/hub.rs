@@ -20,7 +20,7 @@ use super::journal::JournalWriter;
 use super::metrics::Metrics;
 use super::trace::{Parent, Trail};
 use super::words;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{Journal, KeptArguments, Redactor};
 
 /// How long the thread lets news gather. Nothing is older than twice this before it is written and counted.
@@ -63,7 +63,7 @@ pub(super) struct HubCore {
     kept: AtomicU8,
     /// The last random number that was given.
     random: AtomicU64,
-    face: Face,
+    face: FaceKind,
     /// The directory of the journal; `None` if this process keeps none.
     directory: Option<PathBuf>,
     telemetry: Telemetry,
@@ -120,7 +120,7 @@ struct Listeners {
 impl Hub {
     /// A hub for a gateway with this face. `directory` is where its journal stands; `telemetry` says which collector
     /// there is.
-    pub fn new(face: Face, directory: Option<PathBuf>, telemetry: Telemetry) -> Self {
+    pub fn new(face: FaceKind, directory: Option<PathBuf>, telemetry: Telemetry) -> Self {
         let mut seed = [0; 8];
         // Without randomness ids may repeat, which spoils a trace and nothing else.
         let _ = getrandom::fill(&mut seed);
@@ -148,7 +148,7 @@ impl Hub {
 
     /// A hub that tells nobody, for verbs that serve no client.
     pub fn off() -> Self {
-        Self::new(Face::Workbench, None, Telemetry::default())
+        Self::new(FaceKind::Workbench, None, Telemetry::default())
     }
 
     /// Whether anybody wants to know what happens.
@@ -255,7 +255,7 @@ impl HubCore {
 
     /// Where an upstream stands in the configuration. Those of toolman are known by their namespace alone.
     pub(super) fn path(&self, (group, server): (&Arc<str>, &Arc<str>)) -> ServerPath {
-        let server = if self.face == Face::Toolman { "".into() } else { server.clone() };
+        let server = if self.face == FaceKind::Toolman { "".into() } else { server.clone() };
         ServerPath { group: group.clone(), server }
     }
 

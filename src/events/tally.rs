@@ -110,7 +110,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::config::locate::Face;
+    use crate::config::locate::FaceKind;
     use crate::events::happening::{CallOutcome, Who};
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
                 arguments: None,
                 result: None,
             });
-            Happening { time: 0, face: Face::Workbench, pid: 1, fact }
+            Happening { time: 0, face: FaceKind::Workbench, pid: 1, fact }
         };
         let tool = |name: &str| Subject::Tool(name.into());
         let mut tally = Tally::default();

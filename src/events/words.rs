@@ -8,12 +8,12 @@ use super::happening::{AnsweredCall, AnsweredOpen, CallOutcome, Fact, Happening,
 use super::hub::News;
 use super::redact::write_redacted;
 use crate::config::Redactor;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::json::write_string;
 
 /// Hands each happening that the news amount to on, in order. `secrets` are those of the configuration; what an
 /// upstream knows besides is hidden as well.
-pub(super) fn happenings(news: News, face: Face, secrets: &Redactor, mut hand_on: impl FnMut(Happening)) {
+pub(super) fn happenings(news: News, face: FaceKind, secrets: &Redactor, mut hand_on: impl FnMut(Happening)) {
     let pid = std::process::id();
     match news {
         News::Fact(began, fact) => {

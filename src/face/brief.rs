@@ -1,7 +1,8 @@
 //! Answers with the definitions of many tools, made to fit what a client hands to its model: some clients
 //! silently cut long answers in the middle, or drop them.
 //!
-//! The workbench's openings go through [`Answer::fit`], the searches of both faces through [`Answer::fit_found`].
+//! The workbench's openings go through [`DefinitionsAnswer::fit`], the searches of both faces through
+//! [`DefinitionsAnswer::fit_found`].
 //!
 //! Invariants: an opening that fits is given whole. An answer that does not fit loses descriptions first, then
 //! signatures and members that say a thing twice, then tools from the end, and it says how many tools are
@@ -23,7 +24,7 @@ const FOUND_WHOLE: usize = 3;
 const LONGEST_FOUND: usize = 8_000;
 
 /// An answer with definitions: an object as JSON, in parts.
-pub(super) struct Answer<'a> {
+pub(super) struct DefinitionsAnswer<'a> {
     /// The object's beginning up to `tools`, without the comma before `tools`.
     pub(super) head: String,
     /// The tools, in order.
@@ -45,7 +46,7 @@ pub(super) struct Entry<'a> {
     pub(super) definition: Cow<'a, str>,
 }
 
-impl Answer<'_> {
+impl DefinitionsAnswer<'_> {
     /// The answer as JSON, in at most `limit` bytes if it can be made that short.
     pub(super) fn fit(&self, limit: Option<usize>) -> String {
         self.fit_or_brief(self.tools.iter().map(Entry::whole).collect(), limit)
@@ -186,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    fn answer(tools: &[(String, String)]) -> Answer<'_> {
+    fn answer(tools: &[(String, String)]) -> DefinitionsAnswer<'_> {
         let entry = |(name, definition): &'_ (String, String)| {
             let names = [
                 ("name", quote(name)),
@@ -201,7 +202,12 @@ mod tests {
             .collect();
         let head =
             "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();
-        Answer { head, tools, rest: ",\"_errors\":[\"e\"]".to_owned(), describer: "describe_tools" }
+        DefinitionsAnswer {
+            head,
+            tools,
+            rest: ",\"_errors\":[\"e\"]".to_owned(),
+            describer: "describe_tools",
+        }
     }
 
     fn tool(name: &str, description: &str) -> (String, String) {

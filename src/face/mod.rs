@@ -28,7 +28,7 @@ use std::time::Duration;
 use self::find::Query;
 use self::own_tool::error_result;
 use self::reading::READ;
-use self::toolman::Change;
+use self::toolman::SwitchChange;
 use self::workbench::Meta;
 use crate::catalog::{Item, Items, Kind, NameLimits, Sent};
 use crate::config::{Common, Transport};
@@ -41,7 +41,7 @@ use crate::known_clients::Behaviour;
 use crate::lock::Guard;
 use crate::protocol::era::{ClientHello, OUR_NAME, modern_name};
 use crate::protocol::message::{Refusal, code};
-use crate::results::read::Request;
+use crate::results::read::ReadRequest;
 use crate::transport::peer::Lost;
 
 /// The limits on tool names for a client with this `clientInfo.name`. The length is the one that the file
@@ -137,7 +137,7 @@ pub trait Face: Exposure + Send + Sync {
     }
 
     /// The answer to a call that switched things on or off.
-    fn switched(&self, _view: &View, _viewer: &Viewer<'_>, _change: &Change) -> String {
+    fn switched(&self, _view: &View, _viewer: &Viewer<'_>, _change: &SwitchChange) -> String {
         String::new()
     }
 
@@ -253,11 +253,11 @@ pub enum Step<'a> {
     /// Close a group.
     Close(String),
     /// Switch things on and off.
-    Switch(Change),
+    Switch(SwitchChange),
     /// Search.
     Find(Query),
     /// Read a result that was kept.
-    Read(Request),
+    Read(ReadRequest),
     /// Handle the request again when more servers are up.
     Wait,
     /// Handle the call again when this server, which may have the tool, is up.

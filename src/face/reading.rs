@@ -7,7 +7,7 @@ use super::own_tool::{Effect, OwnTool};
 use crate::config::ByteLimit;
 use crate::json::{Node, quote};
 use crate::known_clients::Behaviour;
-use crate::results::read::{ReadArguments, Request};
+use crate::results::read::{ReadArguments, ReadRequest};
 
 /// The tool's name. Toolman puts its own name before it.
 pub const READ: &str = "read_result";
@@ -65,7 +65,7 @@ pub(super) fn schema() -> String {
 }
 
 /// Reads the arguments of a call.
-pub(super) fn request(arguments: Option<Node<'_>>) -> Result<Request, Blocks> {
+pub(super) fn request(arguments: Option<Node<'_>>) -> Result<ReadRequest, Blocks> {
     let arguments = Arguments::read(arguments, ["id", "lines", "bytes", "grep", "context", "path"])?;
     let context = arguments.value(4)?.map(|context| {
         let number = context.raw().parse().ok().filter(|number| *number <= MOST_CONTEXT);
@@ -79,7 +79,7 @@ pub(super) fn request(arguments: Option<Node<'_>>) -> Result<Request, Blocks> {
         context: context.transpose()?,
         path: arguments.optional_text(5)?,
     };
-    Request::new(read).map_err(|wrong| invalid(&wrong))
+    ReadRequest::new(read).map_err(|wrong| invalid(&wrong))
 }
 
 /// The error for arguments that do not fit the result that they are about.

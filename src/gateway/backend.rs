@@ -25,7 +25,7 @@ use crate::text::plain;
 
 /// The callers over HTTP.
 #[derive(Default)]
-pub(super) struct Guests {
+pub(super) struct HttpClients {
     /// The views that modern callers with the same credentials share, by principal and path.
     pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
     sessions: Vec<Weak<ClientSession>>,
@@ -33,7 +33,7 @@ pub(super) struct Guests {
     visitors: HashMap<String, Instant>,
 }
 
-impl Guests {
+impl HttpClients {
     fn add(&mut self, session: &Arc<ClientSession>) {
         if self.sessions.len() == self.sessions.capacity() {
             self.sessions.retain(|session| session.strong_count() > 0);
@@ -68,14 +68,14 @@ impl Gateway {
     /// Starts the servers that must run from the start, before any client has come.
     pub fn begin_http(self: &Arc<Self>) {
         let workspace = self.begin("");
-        self.guests.lock().workspaces.insert((String::new(), None), workspace);
+        self.http_clients.lock().workspaces.insert((String::new(), None), workspace);
     }
 
     /// Ends the shared views of callers whose token is no longer valid.
     pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
         let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
         let mut workspaces = Vec::new();
-        self.guests.lock().workspaces.retain(|(principal, _), workspace| {
+        self.http_clients.lock().workspaces.retain(|(principal, _), workspace| {
             let stays = !lost.iter().any(|token| token.name == *principal);
             if !stays {
                 workspaces.push(workspace.clone());
@@ -106,16 +106,16 @@ impl Gateway {
     fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
         let key = (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
         let client = {
-            let guests = self.guests.lock();
-            if let Some(workspace) = guests.workspaces.get(&key) {
+            let http_clients = self.http_clients.lock();
+            if let Some(workspace) = http_clients.workspaces.get(&key) {
                 return Some(workspace.clone());
             }
             // A caller is the same client whichever path it uses.
-            let mut others = guests.workspaces.iter();
+            let mut others = http_clients.workspaces.iter();
             others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
         };
         let workspace = self.workspace(self.faces.place_of(&Self::part(caller))?, &key.0, client);
-        Some(self.guests.lock().workspaces.entry(key).or_insert(workspace).clone())
+        Some(self.http_clients.lock().workspaces.entry(key).or_insert(workspace).clone())
     }
 
     /// Checks that the headers of a call over HTTP agree with its body, if the call's tool is known. A call
@@ -156,7 +156,7 @@ impl Backend for Arc<Gateway> {
         let workspace = self.workspace(face, &Gateway::principal(&caller), None);
         workspace.owner.note_session(id);
         let session = ClientSession::new(workspace, Route::Stream(unrelated));
-        self.guests.lock().add(&session);
+        self.http_clients.lock().add(&session);
         session
     }
 
@@ -192,12 +192,12 @@ impl Backend for Arc<Gateway> {
         let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
         let session = ClientSession::new(workspace, Route::Nowhere);
         session.mirrored.set(mirrored).expect("the session is new");
-        self.guests.lock().add(&session);
+        self.http_clients.lock().add(&session);
         let id = match &message {
             Message::Request(request) => {
                 if tracing::enabled!(target: LIFE, tracing::Level::INFO) {
                     let name = plain(&request.params.map(modern_name).unwrap_or_default());
-                    self.guests.lock().note_visitor(&name, Instant::now());
+                    self.http_clients.lock().note_visitor(&name, Instant::now());
                 }
                 Some(request.id.clone())
             }
@@ -219,17 +219,17 @@ impl Backend for Arc<Gateway> {
     }
 
     fn sweep(&self, idle: Duration) {
-        self.guests.lock().forget_visitors(idle, Instant::now());
+        self.http_clients.lock().forget_visitors(idle, Instant::now());
     }
 
     fn drain(&self) {
-        for session in self.guests.lock().sessions() {
+        for session in self.http_clients.lock().sessions() {
             session.end();
         }
     }
 
     fn abandon(&self) {
-        let sessions = self.guests.lock().sessions();
+        let sessions = self.http_clients.lock().sessions();
         for session in sessions {
             session.abandon(SHUTTING_DOWN);
         }

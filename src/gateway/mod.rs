@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use self::backend::Guests;
+use self::backend::HttpClients;
 use self::faces::Faces;
 use self::find::Finders;
 use self::startup::Startup;
@@ -43,7 +43,7 @@ use crate::core::observed;
 use crate::core::reply::{Batch, Reply};
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
-use crate::core::sharing::Resident;
+use crate::core::sharing::DaemonSession;
 use crate::core::view::{Exposure, View};
 use crate::core::workspace::Workspace;
 use crate::events::{Fact, Moment, Reread};
@@ -59,7 +59,7 @@ pub struct Gateway {
     engine: Arc<Engine>,
     faces: Faces,
     /// The views that callers with the same credentials share, and the sessions over HTTP.
-    guests: Mutex<Guests>,
+    http_clients: Mutex<HttpClients>,
     /// The search indexes.
     finders: Finders,
     /// How far the servers that start with us have got.
@@ -67,7 +67,7 @@ pub struct Gateway {
     /// Where switches are remembered; `None` if they are not.
     switch_file: RwLock<Option<SwitchFile>>,
     /// The session that the gateway is for, in the daemon; `None` where it is for all clients.
-    resident: Option<Arc<Resident>>,
+    daemon_session: Option<Arc<DaemonSession>>,
 }
 
 /// What a configuration file amounts to.
@@ -140,8 +140,8 @@ impl Gateway {
     /// A workspace of a face, for one client or for all callers with the same credentials.
     fn workspace(self: &Arc<Self>, face: usize, principal: &str, client: Option<u64>) -> Arc<Workspace> {
         let at_work = self.faces.at(face);
-        let resident = self.resident.clone();
-        let workspace = self.engine.workspace(principal, face, at_work.clone(), client, resident);
+        let daemon_session = self.daemon_session.clone();
+        let workspace = self.engine.workspace(principal, face, at_work.clone(), client, daemon_session);
         let weak = Arc::downgrade(self);
         self.engine.audience.on_arrival(&workspace, move |workspace| {
             if let Some(gateway) = weak.upgrade() {
@@ -505,33 +505,37 @@ impl Gateway {
 
 /// A gateway over an engine, for all of its clients or for one session of the daemon. Such a session goes on
 /// where another of the same file is, so that both know each server by the same key.
-fn over(engine: Arc<Engine>, configured: Configured, resident: Option<Arc<Resident>>) -> Arc<Gateway> {
+fn over(
+    engine: Arc<Engine>,
+    configured: Configured,
+    daemon_session: Option<Arc<DaemonSession>>,
+) -> Arc<Gateway> {
     let Configured { face, switch_file } = configured;
     Arc::new(Gateway {
         engine,
         startup: Startup::new(face.starts_all().is_some()),
         faces: Faces::new(face),
-        guests: Mutex::default(),
+        http_clients: Mutex::default(),
         finders: Finders::default(),
         switch_file: RwLock::new(switch_file),
-        resident,
+        daemon_session,
     })
 }
 
 /// The gateway of one session of the daemon, over an engine that it shares with other sessions of the same
 /// file. `beside` is one of them: both must know each server by the same key.
-pub fn of_resident(
+pub fn of_daemon_session(
     engine: &Arc<Engine>,
     configured: Configured,
-    resident: Arc<Resident>,
+    daemon_session: Arc<DaemonSession>,
     beside: Option<&Gateway>,
 ) -> Arc<Gateway> {
-    *resident.secrets.write() = configured.face.common().secrets.clone();
+    *daemon_session.secrets.write() = configured.face.common().secrets.clone();
     let face = match beside {
         Some(beside) => configured.face.succeed(&*beside.faces.whole()),
         None => configured.face,
     };
-    over(engine.clone(), Configured { face, ..configured }, Some(resident))
+    over(engine.clone(), Configured { face, ..configured }, Some(daemon_session))
 }
 
 /// Puts a new file in force for all gateways that share an engine.
@@ -558,8 +562,8 @@ pub fn finish_events(gateway: &Gateway) {
 /// The workspaces of a gateway's own clients, oldest first.
 fn workspaces(gateway: &Gateway) -> Vec<Arc<Workspace>> {
     let mut all = gateway.engine.audience.workspaces();
-    if let Some(own) = &gateway.resident {
-        all.retain(|workspace| workspace.resident().is_some_and(|other| std::ptr::eq(other, &**own)));
+    if let Some(own) = &gateway.daemon_session {
+        all.retain(|workspace| workspace.daemon_session().is_some_and(|other| std::ptr::eq(other, &**own)));
     }
     all
 }

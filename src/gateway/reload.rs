@@ -48,8 +48,8 @@ impl Moves {
         let mut settings = None;
         for (gateway, face) in gateways {
             gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
-            if let Some(resident) = &gateway.resident {
-                *resident.secrets.write() = face.common().secrets.clone();
+            if let Some(daemon_session) = &gateway.daemon_session {
+                *daemon_session.secrets.write() = face.common().secrets.clone();
             }
             settings = Some(face.common().clone());
         }
@@ -64,10 +64,12 @@ impl Moves {
                         server.group == &*upstream.group && server.key == &*upstream.server
                     };
                     let new = &servers.iter().find(is_it)?.spec;
-                    let stays = match &gateway.resident {
+                    let stays = match &gateway.daemon_session {
                         None => stays(&upstream.spec(), new),
-                        Some(resident) => {
-                            workspaces.iter().any(|workspace| resident.share(workspace.client, new) == *share)
+                        Some(daemon_session) => {
+                            workspaces
+                                .iter()
+                                .any(|workspace| daemon_session.share(workspace.client, new) == *share)
                                 && upstream.spec().transport == new.transport
                         }
                     };
@@ -165,12 +167,12 @@ impl Moves {
 
 /// Whether clients come over HTTP, with tokens.
 fn serves_http(gateway: &Gateway) -> bool {
-    gateway.resident.is_none() && gateway.engine.audience.stdio().is_none()
+    gateway.daemon_session.is_none() && gateway.engine.audience.stdio().is_none()
 }
 
 /// Empties a workspace whose toolbox is gone, or is no longer for this client.
 fn shut(gateway: &Gateway, workspace: &Arc<Workspace>, whole: &dyn Face, toolbox: Option<&str>) {
-    gateway.guests.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
+    gateway.http_clients.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
     workspace.end_listeners();
     match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
         true => gateway.engine.discard(workspace),

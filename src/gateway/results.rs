@@ -17,7 +17,7 @@ use crate::face::own_tool::text_result;
 use crate::face::reading::{not_kept, takes, unfit};
 use crate::json::{Node, Raw};
 use crate::results::Offloaded;
-use crate::results::read::Request;
+use crate::results::read::ReadRequest;
 
 /// Where the result of a tool stands in what an upstream answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn offload(
 }
 
 /// Answers a call that reads a kept result.
-pub(super) fn read(face: Arc<dyn Face>, request: Request, reply: Reply) {
+pub(super) fn read(face: Arc<dyn Face>, request: ReadRequest, reply: Reply) {
     let Some(whole) = reply.session().workspace.results.get(&request.id) else {
         return reply.result(&face.unreadable(&not_kept(&request.id)));
     };

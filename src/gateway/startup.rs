@@ -26,7 +26,7 @@ use crate::core::reply::Reply;
 use crate::core::upstream::Upstream;
 use crate::core::view::Entry;
 use crate::core::workspace::{Hold, Workspace};
-use crate::face::toolman::Change;
+use crate::face::toolman::SwitchChange;
 use crate::face::{Face, Remembered};
 use crate::json::{Node, Raw};
 use crate::memory::Switched;
@@ -222,7 +222,7 @@ fn switch_file(gateway: &Gateway, workspace: &Workspace) -> Option<SwitchFile> {
 pub(super) fn remember_switches(
     gateway: &Gateway,
     workspace: &Arc<Workspace>,
-    change: Change,
+    change: SwitchChange,
     go_on: impl FnOnce() + Send + 'static,
 ) {
     let Some(file) = switch_file(gateway, workspace) else { return go_on() };

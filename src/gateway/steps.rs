@@ -10,7 +10,7 @@ use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
-use crate::face::toolman::Change;
+use crate::face::toolman::SwitchChange;
 use crate::face::{CallFailure, Declared, Face, Opening, Remembered, Step, Then, ToolCall, Wording};
 use crate::json::{Node, Raw};
 use crate::transport::peer::Answer;
@@ -189,7 +189,7 @@ impl Gateway {
     }
 
     /// Switches things on and off, tells the client which lists changed, and remembers the switches.
-    fn switch(&self, face: &Arc<dyn Face>, change: Change, params: Node<'_>, reply: Reply) {
+    fn switch(&self, face: &Arc<dyn Face>, change: SwitchChange, params: Node<'_>, reply: Reply) {
         let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);

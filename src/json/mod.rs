@@ -63,17 +63,17 @@ pub struct Node<'a> {
 }
 
 /// A change to an object: a key with its raw value, or with `None` to remove the member.
-pub type Change<'a> = (&'a str, Option<&'a str>);
+pub type MemberChange<'a> = (&'a str, Option<&'a str>);
 
 /// A few changes to one object, gathered without allocating: eight at most.
 pub struct Changes<'a> {
-    all: [Change<'a>; 8],
+    all: [MemberChange<'a>; 8],
     count: usize,
 }
 
 impl<'a> Changes<'a> {
     /// These changes, to be followed by others.
-    pub fn new(first: &[Change<'a>]) -> Self {
+    pub fn new(first: &[MemberChange<'a>]) -> Self {
         let mut changes = Self { all: [("", None); 8], count: first.len() };
         changes.all[..first.len()].copy_from_slice(first);
         changes
@@ -89,7 +89,7 @@ impl<'a> Changes<'a> {
 }
 
 impl<'a> Deref for Changes<'a> {
-    type Target = [Change<'a>];
+    type Target = [MemberChange<'a>];
 
     fn deref(&self) -> &Self::Target {
         &self.all[..self.count]
@@ -213,7 +213,7 @@ impl<'a> Node<'a> {
     ///
     /// New members come last. A node that is not an object counts as an empty one. Line breaks between tokens
     /// become spaces, so that the result can be framed by lines.
-    pub fn write_with(self, out: &mut Vec<u8>, changes: &[Change<'_>]) {
+    pub fn write_with(self, out: &mut Vec<u8>, changes: &[MemberChange<'_>]) {
         debug_assert!(changes.len() <= 64, "a bit for each");
         let (text, start) = (self.doc.text.as_bytes(), out.len());
         out.push(b'{');
@@ -260,7 +260,7 @@ impl<'a> Node<'a> {
     }
 
     /// The text that [`Node::write_with`] writes.
-    pub fn with(self, changes: &[Change<'_>]) -> String {
+    pub fn with(self, changes: &[MemberChange<'_>]) -> String {
         let added: usize = changes.iter().map(|(key, value)| key.len() + 4 + value.map_or(0, str::len)).sum();
         let mut text = Vec::with_capacity(self.raw().len() + added);
         self.write_with(&mut text, changes);

@@ -35,7 +35,7 @@ pub struct Definitions {
 
 /// How an upstream spoke when it was last asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manner {
+pub struct SpokenProtocol {
     /// The era, which saves the next start a probe.
     pub era: Era,
     /// The support for tasks, so that clients can be told before the upstream runs.
@@ -117,13 +117,13 @@ impl Definitions {
     }
 
     /// How the upstream spoke when it was last asked; `None` if that is unknown.
-    pub fn manner(&self, transport: &Transport) -> Option<Manner> {
+    pub fn protocol(&self, transport: &Transport) -> Option<SpokenProtocol> {
         serde_json::from_str(&fs::read_to_string(self.path(transport, "manner")).ok()?).ok()
     }
 
     /// Remembers how the upstream speaks.
-    pub fn save_manner(&self, transport: &Transport, manner: Manner) -> io::Result<()> {
-        write(&self.path(transport, "manner"), &serde_json::to_string(&manner)?)
+    pub fn save_protocol(&self, transport: &Transport, protocol: SpokenProtocol) -> io::Result<()> {
+        write(&self.path(transport, "manner"), &serde_json::to_string(&protocol)?)
     }
 
     /// Forgets how the upstream spoke, because it no longer speaks that way.
@@ -256,13 +256,13 @@ mod tests {
         for (other, known) in others {
             assert_eq!(store.load(&other), known.then(|| items.clone()), "{other:?}");
         }
-        let manner = Manner { era: Era::Modern, tasks: TaskSupport::Plain };
-        assert_eq!(store.manner(&transport), None);
-        store.save_manner(&transport, manner).unwrap();
-        assert_eq!(store.manner(&transport), Some(manner));
+        let protocol = SpokenProtocol { era: Era::Modern, tasks: TaskSupport::Plain };
+        assert_eq!(store.protocol(&transport), None);
+        store.save_protocol(&transport, protocol).unwrap();
+        assert_eq!(store.protocol(&transport), Some(protocol));
         assert_eq!(store.load(&transport), Some(items));
         store.forget_manner(&transport);
-        assert_eq!(store.manner(&transport), None);
+        assert_eq!(store.protocol(&transport), None);
         let path = store.path(&transport, "json");
         let told = format!("{} {}", path.display(), fs::read_to_string(&path).unwrap());
         assert!(!told.contains("fixture-"), "{told}");

@@ -10,7 +10,7 @@ const LONGEST_PATTERN: usize = 1000;
 
 /// What a call of `read_result` asks for.
 #[derive(Debug, PartialEq)]
-pub struct Request {
+pub struct ReadRequest {
     /// Which result.
     pub id: String,
     what: What,
@@ -55,7 +55,7 @@ pub struct ReadArguments {
     pub path: Option<String>,
 }
 
-impl Request {
+impl ReadRequest {
     /// Reads the arguments; the error says what is right.
     pub fn new(arguments: ReadArguments) -> Result<Self, String> {
         let ReadArguments { id, lines, bytes, grep, context, path } = arguments;
@@ -254,9 +254,9 @@ mod tests {
 
     use super::*;
 
-    fn request(arguments: &serde_json::Value) -> Result<Request, String> {
+    fn request(arguments: &serde_json::Value) -> Result<ReadRequest, String> {
         let text = |key: &str| arguments.get(key).and_then(|value| value.as_str()).map(str::to_owned);
-        Request::new(ReadArguments {
+        ReadRequest::new(ReadArguments {
             id: text("id").unwrap_or_default(),
             lines: text("lines"),
             bytes: text("bytes"),

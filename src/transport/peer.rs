@@ -127,18 +127,18 @@ impl OnAnswer {
 pub struct Peer<T> {
     out: Arc<dyn Out>,
     next: AtomicU64,
-    calls: Mutex<Calls<T>>,
+    calls: Mutex<OpenRequests<T>>,
     /// Notified whenever a request is no longer open, while somebody waits for that.
     less_open: Notify,
 }
 
-struct Calls<T> {
+struct OpenRequests<T> {
     /// The open requests by id.
-    open: HashMap<u64, Call<T>>,
+    open: HashMap<u64, OpenRequest<T>>,
     closed: Option<Lost>,
 }
 
-struct Call<T> {
+struct OpenRequest<T> {
     on_answer: OnAnswer,
     tag: T,
     deadline: Option<Deadline>,
@@ -225,7 +225,7 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A peer whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        let calls = Mutex::new(Calls { open: HashMap::default(), closed: None });
+        let calls = Mutex::new(OpenRequests { open: HashMap::default(), closed: None });
         Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
@@ -256,7 +256,7 @@ impl<T: Send + 'static> Peer<T> {
             on_answer.take(Answer::Lost(&lost));
             return None;
         }
-        calls.open.insert(id, Call { on_answer, tag, deadline, expiry: None });
+        calls.open.insert(id, OpenRequest { on_answer, tag, deadline, expiry: None });
         Some(Opened { peer: self, id, has_deadline, is_sent: false })
     }
 
@@ -350,7 +350,7 @@ impl<T: Send + 'static> Peer<T> {
         call.map(|call| call.tag)
     }
 
-    fn take(&self, id: u64) -> Option<Call<T>> {
+    fn take(&self, id: u64) -> Option<OpenRequest<T>> {
         let call = self.calls.lock().open.remove(&id)?;
         self.less_open.notify_waiters();
         Some(call)

@@ -526,7 +526,7 @@ mod tests {
 
     /// What happens to one client, in the order of a test.
     #[derive(Clone)]
-    enum Step {
+    enum ClientEvent {
         Sent(u32, Option<Fault>),
         /// A call of a modern client.
         Modern(u32),
@@ -539,7 +539,7 @@ mod tests {
         /// So many seconds pass.
         Pass(u64),
     }
-    use Step::{Asked, Cancelled, Journal, Modern, Over, Pass, Sent};
+    use ClientEvent::{Asked, Cancelled, Journal, Modern, Over, Pass, Sent};
 
     /// Call number `n`, which has tool and id of that number.
     fn call(n: u32, fault: Option<Fault>) -> Call {
@@ -547,23 +547,23 @@ mod tests {
         Call { mark, server: 0, tool, fault, steps: 0, token, modern: false }
     }
 
-    fn journal(line: impl Into<String>) -> Step {
+    fn journal(line: impl Into<String>) -> ClientEvent {
         Journal(line.into())
     }
 
-    fn injected(n: u32, fault: Fault) -> Step {
+    fn injected(n: u32, fault: Fault) -> ClientEvent {
         Journal(format!("{} {}", fault.name(), call(n, None).mark))
     }
 
-    fn said(id: u32, result: &str) -> Step {
-        Step::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
+    fn said(id: u32, result: &str) -> ClientEvent {
+        ClientEvent::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
     }
 
-    fn answered(n: u32) -> Step {
+    fn answered(n: u32) -> ClientEvent {
         said(n, &mark::result(&call(n, None).mark, None))
     }
 
-    fn failed_with(n: u32, error: &str) -> Step {
+    fn failed_with(n: u32, error: &str) -> ClientEvent {
         let message = serde_json::from_str::<Value>(error).unwrap()["message"].as_str().unwrap().to_owned();
         let text = Value::from(format!("[{}] {message}", call(n, None).label()));
         let content = format!("[{{\"type\":\"text\",\"text\":{text}}}]");
@@ -575,12 +575,12 @@ mod tests {
         )
     }
 
-    fn failed(n: u32, message: &str) -> Step {
+    fn failed(n: u32, message: &str) -> ClientEvent {
         failed_with(n, &format!("{{\"code\":{LOST},\"message\":{}}}", Value::from(message)))
     }
 
     /// A call fails since life `life` ended over call number `culprit`.
-    fn failed_by_end(n: u32, life: usize, crash: Fault, culprit: u32) -> Step {
+    fn failed_by_end(n: u32, life: usize, crash: Fault, culprit: u32) -> ClientEvent {
         failed(n, &end(life, crash, culprit))
     }
 
@@ -593,23 +593,23 @@ mod tests {
         )
     }
 
-    fn not_running(n: u32, why: &str) -> Step {
+    fn not_running(n: u32, why: &str) -> ClientEvent {
         failed(n, &format!("the server 'box/u0' is not running and could not be started: {why}"))
     }
 
-    fn progress(n: u32, step: u32, steps: u32) -> Step {
+    fn progress(n: u32, step: u32, steps: u32) -> ClientEvent {
         let params = mark::progress(&n.to_string(), &call(n, None).mark, step, steps);
-        Step::Said(format!(
+        ClientEvent::Said(format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{params}}}"
         ))
     }
 
-    fn pong(fence_number: u64) -> Step {
-        Step::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", fence(fence_number)))
+    fn pong(fence_number: u64) -> ClientEvent {
+        ClientEvent::Said(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}", fence(fence_number)))
     }
 
     /// The promises that are broken when all of this happens at a server that has just started.
-    fn broken(steps: &[Step]) -> Vec<Promise> {
+    fn broken(steps: &[ClientEvent]) -> Vec<Promise> {
         let mut oracle = Oracle::new(1);
         oracle.take(Duration::ZERO, Event::Journal(0, "start"));
         let mut at = Duration::ZERO;
@@ -626,7 +626,7 @@ mod tests {
                     oracle.take(at, Event::Sent(&n.to_string(), call))
                 }
                 Journal(line) => oracle.take(at, Event::Journal(0, line)),
-                Step::Said(text) => oracle.take(at, Event::Message(text.as_bytes())),
+                ClientEvent::Said(text) => oracle.take(at, Event::Message(text.as_bytes())),
                 Cancelled(n, fence) => oracle.take(at, Event::Cancelled(&n.to_string(), *fence)),
                 Over(n) => oracle.take(at, Event::Over(&n.to_string())),
                 Pass(seconds) => {
@@ -644,7 +644,7 @@ mod tests {
 
     /// Every way in which a call can end, by the outcomes that allow it. In all of them the call is number 1, call 2 is
     /// under way, too, and eleven seconds have passed.
-    fn endings(fault: Option<Fault>) -> Vec<(&'static str, Step, bool)> {
+    fn endings(fault: Option<Fault>) -> Vec<(&'static str, ClientEvent, bool)> {
         use Outcome::{Answer, End, Refusal, RefusalOrSilence, Silence, TooLong};
         let outcome = fault.map_or(Answer, Fault::outcome);
         let may = |outcomes: &[Outcome]| outcomes.contains(&outcome);
@@ -683,7 +683,7 @@ mod tests {
             ("another's answer", said(1, &mark::result(&call(2, None).mark, None)), false),
             (
                 "a JSON-RPC error",
-                Step::Said(
+                ClientEvent::Said(
                     "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"m\"}}".into(),
                 ),
                 false,
@@ -855,7 +855,7 @@ mod tests {
     #[test]
     fn every_call_is_answered_once_and_not_after_its_cancellation() {
         use Promise::{AfterCancellation, Duplicated, Lost, Misrouted, Stray};
-        let text = |text: &str| Step::Said(text.to_owned());
+        let text = |text: &str| ClientEvent::Said(text.to_owned());
         for (what, steps, expected) in [
             ("in any order", vec![Sent(1, None), Sent(2, None), answered(2), answered(1)], vec![]),
             (
@@ -945,14 +945,14 @@ mod tests {
         let other =
             format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{other}}}");
         assert_eq!(
-            broken(&[Asked(1, 1), Sent(2, None), Step::Said(other)]),
+            broken(&[Asked(1, 1), Sent(2, None), ClientEvent::Said(other)]),
             [Stray],
             "with the mark of another"
         );
     }
 
     /// A modern result of a call, with this version of the gateway.
-    fn modern(n: u32, version: u32) -> Step {
+    fn modern(n: u32, version: u32) -> ClientEvent {
         let own = mark::result(&call(n, None).mark, None);
         let info = format!("{{\"name\":\"gateway\",\"version\":\"{version}\"}}");
         let added = format!(",\"io.modelcontextprotocol/serverInfo\":{info}}},\"resultType\":\"complete\"}}");
@@ -980,7 +980,7 @@ mod tests {
                 failed_with(1, &mark::refusal(&call(1, None).mark)),
             ),
         ] {
-            let Step::Said(text) = &said else { unreachable!("it is said") };
+            let ClientEvent::Said(text) = &said else { unreachable!("it is said") };
             let text = text.clone();
             steps.push(said);
             assert_eq!(broken(&steps), [], "{text:.200}");
@@ -989,7 +989,7 @@ mod tests {
                 let mut altered = text.clone().into_bytes();
                 altered[at] ^= 1;
                 steps.pop();
-                steps.push(Step::Said(String::from_utf8(altered).expect("ASCII")));
+                steps.push(ClientEvent::Said(String::from_utf8(altered).expect("ASCII")));
                 assert_eq!(broken(&steps).len(), 1, "byte {at} of {text:.200}");
             }
         }

@@ -94,6 +94,10 @@ mod slow_start;
 mod snapshots;
 #[cfg(unix)]
 mod special;
+#[path = "../../testing/store/mod.rs"]
+mod store;
+#[cfg(unix)]
+mod store_server;
 #[cfg(unix)]
 mod streams;
 #[cfg(unix)]
@@ -101,6 +105,8 @@ mod tasks;
 mod telemetry;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[cfg(unix)]
+mod tls;
 mod toolman_activate;
 mod toolman_catalog;
 mod toolman_config;

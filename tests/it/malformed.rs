@@ -258,7 +258,7 @@ fn an_answer_of_the_client_ends_a_question_too() {
 
 /// What becomes of a call whose server writes some text and then the right answer.
 #[derive(Debug)]
-enum Fate {
+enum Expected {
     /// The text counts for nothing.
     Ignored,
     Result(String),
@@ -304,9 +304,9 @@ impl Envelope {
     }
 
     /// The rules once more, over members instead of text.
-    fn fate(&self, way: Way) -> Fate {
+    fn expected(&self, way: Way) -> Expected {
         if matches!(self.damage, Damage::Cut(_) | Damage::Byte(..)) {
-            return Fate::Any;
+            return Expected::Any;
         }
         let alike = |key: &str| -> Vec<&str> {
             let same = self.members.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
@@ -320,7 +320,7 @@ impl Envelope {
             let answers = ["jsonrpc", "result", "error"].iter().any(|key| !alike(key).is_empty());
             let asks = alike("method").iter().any(|method| method.starts_with('"'));
             let ours = alike("id").into_iter().any(is_ours);
-            return if answers && !asks && ours { Fate::Malformed } else { Fate::Ignored };
+            return if answers && !asks && ours { Expected::Malformed } else { Expected::Ignored };
         }
         let (result, error) = (exact("result"), exact("error"));
         let asks = exact("method").is_some_and(|method| method.starts_with('"'));
@@ -329,22 +329,22 @@ impl Envelope {
         if asks && is_absent(result) && is_absent(error)
             || result.is_none() && error.is_none() && exact("jsonrpc").is_none()
         {
-            return Fate::Ignored;
+            return Expected::Ignored;
         }
         let refuses = !asks && is_object(error) && is_absent(result);
         match exact("id") {
             Some(id) if is_ours(id) => {}
             // Only one call is open.
-            None | Some("null") if refuses => return Fate::Refused,
-            Some(_) if refuses && matches!(way, Way::Bodies | Way::Streams) => return Fate::Refused,
-            _ => return Fate::Ignored,
+            None | Some("null") if refuses => return Expected::Refused,
+            Some(_) if refuses && matches!(way, Way::Bodies | Way::Streams) => return Expected::Refused,
+            _ => return Expected::Ignored,
         }
         match result {
-            _ if refuses => Fate::Refused,
+            _ if refuses => Expected::Refused,
             Some(result) if !asks && result.starts_with('{') && is_absent(error) => {
-                Fate::Result(result.to_owned())
+                Expected::Result(result.to_owned())
             }
-            _ => Fate::Malformed,
+            _ => Expected::Malformed,
         }
     }
 }
@@ -423,14 +423,14 @@ fn check(envelope: &Envelope, way: Way, answer: &Message) -> Result<(), TestCase
     let result = answer.result();
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
     let is_right = text == "answer" && result["isError"].is_null();
-    let fate = envelope.fate(way);
+    let fate = envelope.expected(way);
     let holds = match &fate {
-        Fate::Ignored if way == Way::Bodies => text.contains("instead of a JSON-RPC message"),
-        Fate::Ignored => is_right,
-        Fate::Result(expected) => result == serde_json::from_str::<Value>(expected).expect("JSON"),
-        Fate::Refused => result["isError"] == true && !text.contains("malformed"),
-        Fate::Malformed => text.starts_with("[dev/a/answer] the server's answer is malformed: "),
-        Fate::Any => true,
+        Expected::Ignored if way == Way::Bodies => text.contains("instead of a JSON-RPC message"),
+        Expected::Ignored => is_right,
+        Expected::Result(expected) => result == serde_json::from_str::<Value>(expected).expect("JSON"),
+        Expected::Refused => result["isError"] == true && !text.contains("malformed"),
+        Expected::Malformed => text.starts_with("[dev/a/answer] the server's answer is malformed: "),
+        Expected::Any => true,
     };
     prop_assert!(holds, "{} should be {fate:?}: {answer:?}", envelope.text());
     Ok(())

@@ -3,14 +3,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they need")]
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::rustls;
 
 use crate::client::{Client, Era, Host, MODERN, Remote};
 use crate::harness::{Gateway, Lab, Message, TOOLS_CHANGED, dev, fake, server};
+use crate::tls::Front;
 
 const LOG: &str = "notifications/message";
 const UPDATED: &str = "notifications/resources/updated";
@@ -189,24 +186,9 @@ fn a_question_finds_no_way_to_a_client_that_takes_no_events() {
 #[test]
 fn a_server_behind_tls_is_reached_if_its_certificate_is_trusted() {
     let remote = Remote::start("--with echo --era modern");
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    let config =
-        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .expect("the key fits");
-    let port = terminate(config, remote.port);
     let lab = Lab::new();
-    let lines: Vec<String> = {
-        use base64::Engine as _;
-        let text = base64::prelude::BASE64_STANDARD.encode(made.cert.der());
-        text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
-    };
-    let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"));
-    let certificate = lab.write("certificate.pem", &pem);
+    let front = Front::of(remote.port);
+    let (port, certificate) = (front.port, lab.write("certificate.pem", &front.certificate));
     let servers = json!({"a": {"type": "http", "url": format!("https://localhost:{port}/mcp")}});
     let mut gateway = Gateway::spawn_with(lab, dev("proxy", servers.clone()), |command| {
         command.env("SSL_CERT_FILE", &certificate);
@@ -218,29 +200,6 @@ fn a_server_behind_tls_is_reached_if_its_certificate_is_trusted() {
     let mut stranger = Gateway::start(dev("proxy", servers));
     let refused = stranger.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).failure();
     assert!(refused.contains("certificate"), "{refused}");
-}
-
-/// Takes TLS off connections and hands them to this port, as long as the test runs. Returns its own port.
-fn terminate(config: rustls::ServerConfig, behind: u16) -> u16 {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async move {
-            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            sender.send(listener.local_addr().expect("it is bound").port()).expect("the test waits");
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    let Ok(mut outside) = acceptor.accept(stream).await else { return };
-                    let mut inside = TcpStream::connect(("127.0.0.1", behind)).await.expect("it listens");
-                    // Either side may hang up.
-                    let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
-                });
-            }
-        });
-    });
-    receiver.recv().expect("it listens")
 }
 
 #[test]

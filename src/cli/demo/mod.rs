@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::screen::Screen;
 use super::{World, load};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{Command, Secret};
 use crate::core::process::Launcher;
 use crate::known_clients::{CLIENTS, KnownClient};
@@ -49,12 +49,12 @@ struct Stage<'a> {
 /// Tells the story of the face, says what to do next, and returns the exit status. With `wire` the story has
 /// the JSON of every message.
 pub(super) fn demo(
-    face: Face,
+    face: FaceKind,
     world: &World,
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
     wire: bool,
 ) -> Result<u8, Failure> {
-    if !manner.json {
+    if !output.json {
         return tell(face, world, screen, wire, &mut io::stdout());
     }
     let mut text = Vec::new();
@@ -65,7 +65,13 @@ pub(super) fn demo(
     Ok(status)
 }
 
-fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Write) -> Result<u8, Failure> {
+fn tell(
+    face: FaceKind,
+    world: &World,
+    screen: Screen,
+    wire: bool,
+    out: &mut dyn Write,
+) -> Result<u8, Failure> {
     let executable = std::env::current_exe()?;
     let runtime = load::runtime()?;
     let outcome = runtime.block_on(async {
@@ -86,8 +92,8 @@ fn tell(face: Face, world: &World, screen: Screen, wire: bool, out: &mut dyn Wri
             outcome = async {
                 let total = stage.count()?;
                 match face {
-                    Face::Workbench => workbench::story(&mut stage, total).await?,
-                    Face::Toolman => toolman::story(&mut stage, total).await?,
+                    FaceKind::Workbench => workbench::story(&mut stage, total).await?,
+                    FaceKind::Toolman => toolman::story(&mut stage, total).await?,
                 }
                 stage.say_what_next(face)
             } => outcome,
@@ -190,7 +196,7 @@ impl Stage<'_> {
             .step("tokens of definitions read in the end", &format!("{read} of {total}: {percent} % saved"))
     }
 
-    fn say_what_next(&mut self, face: Face) -> io::Result<()> {
+    fn say_what_next(&mut self, face: FaceKind) -> io::Result<()> {
         let (page, program) = (&mut self.page, face.program());
         page.heading("Next, with your own servers:")?;
         for (command, about) in [

@@ -78,7 +78,7 @@ impl Run {
         let result: Value = serde_json::from_str(raw).unwrap_or_default();
         let failed = result["isError"] == Value::Bool(true);
         let status = if failed { FailureKind::Tool.status() } else { 0 };
-        if self.manner.json {
+        if self.output.json {
             return Ok(Said { text: format!("{raw}\n"), status });
         }
         let mut text = String::new();
@@ -92,7 +92,7 @@ impl Run {
             text = self.screen.text(&format!("{:#}\n", result["structuredContent"]));
         }
         if failed {
-            let error = if self.manner.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            let error = if self.output.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
             let _ = writeln!(io::stderr(), "{error}: {address} reported an error");
         }
         Ok(Said { text, status })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::catalog::{Items, Kind, nearest};
 use crate::cli::advice::lost;
 use crate::cli::failure::{Failure, FailureKind};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::config::{Transport, locate};
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
@@ -26,7 +26,7 @@ pub(super) struct Catalog {
     /// What a client would see of the catalog.
     pub(super) view: View,
     exposure: Arc<dyn Exposure + Send + Sync>,
-    face: Face,
+    face: FaceKind,
 }
 
 /// One server.
@@ -67,7 +67,7 @@ impl Catalog {
     /// Takes what is remembered as far as it counts, and asks the wanted servers for the rest.
     pub(super) async fn gather(
         shell: &Shell,
-        face: Face,
+        face: FaceKind,
         asking: Asking,
         wanted: &dyn Fn(&Upstream) -> bool,
     ) -> Self {
@@ -97,7 +97,7 @@ impl Catalog {
         Self::new(shell, face, servers)
     }
 
-    fn new(shell: &Shell, face: Face, servers: Vec<Known>) -> Self {
+    fn new(shell: &Shell, face: FaceKind, servers: Vec<Known>) -> Self {
         let known: Vec<_> = servers
             .iter()
             .filter_map(|server| match &server.items {
@@ -167,9 +167,9 @@ impl Catalog {
     pub(super) fn address(&self, row: &Row) -> String {
         let upstream = self.server(row);
         match self.face {
-            Face::Workbench => format!("{}/{}/{}", upstream.group, upstream.server, row.key),
-            Face::Toolman if upstream.group.is_empty() => row.key.clone(),
-            Face::Toolman => format!("{}/{}", upstream.group, row.key),
+            FaceKind::Workbench => format!("{}/{}/{}", upstream.group, upstream.server, row.key),
+            FaceKind::Toolman if upstream.group.is_empty() => row.key.clone(),
+            FaceKind::Toolman => format!("{}/{}", upstream.group, row.key),
         }
     }
 
@@ -214,7 +214,7 @@ impl Catalog {
             name.strip_suffix(&row.key).and_then(|rest| rest.strip_suffix('/'))
                 == Some(&self.server(row).server)
         };
-        row.key == name || (self.face == Face::Workbench && with_server())
+        row.key == name || (self.face == FaceKind::Workbench && with_server())
     }
 
     /// Whether the name is the toolbox and the tool, without the server between them.
@@ -327,20 +327,20 @@ impl Row {
 }
 
 /// Whether a name can belong to this server.
-pub(super) fn may_have(face: locate::Face, upstream: &Upstream, name: &str) -> bool {
+pub(super) fn may_have(face: locate::FaceKind, upstream: &Upstream, name: &str) -> bool {
     let (group, server) = (&*upstream.group, &*upstream.server);
     let starts = |prefix: &[&str]| {
         let rest = prefix.iter().try_fold(name, |rest, part| rest.strip_prefix(*part));
         rest.is_some_and(|rest| !rest.is_empty())
     };
     match face {
-        Face::Workbench => {
+        FaceKind::Workbench => {
             starts(&[group, "/", server, "/"])
                 || starts(&[server, "/"])
                 || starts(&[group, "__", server, "__"])
                 || (group == server && starts(&[server, "__"]))
                 || (starts(&[group, "/"]) && name.matches('/').count() == 1)
         }
-        Face::Toolman => !group.is_empty() && (starts(&[group, "/"]) || starts(&[group, "_"])),
+        FaceKind::Toolman => !group.is_empty() && (starts(&[group, "/"]) || starts(&[group, "_"])),
     }
 }

@@ -6,14 +6,14 @@ use super::catalog::{Catalog, Row};
 use super::{Run, Said, What};
 use crate::catalog::Kind;
 use crate::cli::login::{as_json, as_text};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::json::quote;
 
 impl Run {
     /// Lists the toolboxes. No server is started.
     pub(super) fn list_toolboxes(&self) -> Said {
         let word = self.group_word();
-        if self.manner.json {
+        if self.output.json {
             let rows = self.groups.iter().map(|(name, description, servers)| {
                 let (name, description) = (quote(name), quote(description));
                 format!("{{\"{word}\":{name},\"description\":{description},\"servers\":{servers}}}")
@@ -50,7 +50,7 @@ impl Run {
                 None => (None, None),
             };
             let login = known.upstream.known_login();
-            if self.manner.json {
+            if self.output.json {
                 let tools = tools.map_or_else(|| "null".to_owned(), |tools| tools.to_string());
                 objects.push(format!(
                     "{{{},\"transport\":\"{}\",\"tools\":{tools},\"error\":{},\"login\":{}}}",
@@ -68,19 +68,19 @@ impl Run {
                 (None, None) => String::new(),
             };
             let mut row = vec![known.upstream.group.to_string()];
-            if self.face == Face::Workbench {
+            if self.face == FaceKind::Workbench {
                 row.push(known.upstream.server.to_string());
             }
             row.extend([known.transport().to_owned(), state]);
             row.push(login.as_ref().map(as_text).unwrap_or_default());
             rows.push(row);
         }
-        if self.manner.json {
+        if self.output.json {
             return array(objects.into_iter());
         }
         let mut heading = match self.face {
-            Face::Workbench => vec!["TOOLBOX", "SERVER", "TRANSPORT", "TOOLS", "LOGIN"],
-            Face::Toolman => vec!["NAMESPACE", "TRANSPORT", "TOOLS", "LOGIN"],
+            FaceKind::Workbench => vec!["TOOLBOX", "SERVER", "TRANSPORT", "TOOLS", "LOGIN"],
+            FaceKind::Toolman => vec!["NAMESPACE", "TRANSPORT", "TOOLS", "LOGIN"],
         };
         if rows.iter().all(|row| row.last().is_some_and(String::is_empty)) {
             heading.pop();
@@ -91,7 +91,7 @@ impl Run {
 
     fn things(&self, catalog: &Catalog, kinds: &[Kind], word: &str) -> String {
         let rows = || catalog.rows.iter().filter(|row| kinds.contains(&row.kind));
-        if self.manner.json {
+        if self.output.json {
             return array(rows().map(|row| {
                 let mut object = format!(
                     "{{{},\"{word}\":{},\"registered\":{},\"description\":{}",
@@ -108,12 +108,12 @@ impl Run {
             }));
         }
         let address = |row: &Row| match (self.face, row.kind) {
-            (Face::Toolman, _) => row.registered.clone(),
-            (Face::Workbench, Kind::Resource | Kind::Template) => row.registered.clone(),
-            (Face::Workbench, _) => catalog.address(row),
+            (FaceKind::Toolman, _) => row.registered.clone(),
+            (FaceKind::Workbench, Kind::Resource | Kind::Template) => row.registered.clone(),
+            (FaceKind::Workbench, _) => catalog.address(row),
         };
         // Clients know a tool by another name if they would not accept its full name.
-        let changed = |row: &Row| self.face == Face::Workbench && row.registered != row.full;
+        let changed = |row: &Row| self.face == FaceKind::Workbench && row.registered != row.full;
         let mut heading = vec![word.to_uppercase(), "DESCRIPTION".to_owned()];
         let mut table: Vec<_> = rows().map(|row| vec![address(row), row.description()]).collect();
         if rows().any(changed) {
@@ -130,10 +130,10 @@ impl Run {
     pub(super) fn origin(&self, catalog: &Catalog, server: usize) -> String {
         let upstream = &catalog.servers[server].upstream;
         match self.face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 format!("\"toolbox\":{},\"server\":{}", quote(&upstream.group), quote(&upstream.server))
             }
-            Face::Toolman => format!("\"namespace\":{}", quote(&upstream.group)),
+            FaceKind::Toolman => format!("\"namespace\":{}", quote(&upstream.group)),
         }
     }
 }

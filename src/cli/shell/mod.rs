@@ -17,13 +17,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::catalog::{Asking, Catalog};
-use super::failure::{Failure, Manner};
+use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, runtime, signal};
 use super::login;
 use super::screen::Screen;
 use super::{Names, World};
 use crate::catalog::Kind;
-use crate::config::locate::{Face, NotFound};
+use crate::config::locate::{FaceKind, NotFound};
 use crate::core::logins::Attendance;
 use crate::edit::file::contents;
 use crate::face;
@@ -130,10 +130,10 @@ pub(super) enum What {
 
 /// One run of a verb.
 struct Run {
-    face: Face,
+    face: FaceKind,
     /// The name, description and number of servers of every toolbox or namespace.
     groups: Vec<(String, String, usize)>,
-    manner: Manner,
+    output: OutputMode,
     screen: Screen,
 }
 
@@ -146,14 +146,14 @@ struct Said {
 /// Runs a verb and returns the exit status.
 pub(super) fn run(
     verb: &ShellVerb,
-    face: Face,
+    face: FaceKind,
     file: Result<PathBuf, NotFound>,
     overrides: &Overrides,
-    (manner, screen): (Manner, Screen),
+    (output, screen): (OutputMode, Screen),
     world: World,
 ) -> Result<u8, Failure> {
-    let (loaded, _) = Loader::for_asking(face, file, overrides, &world)?.load(manner)?;
-    let run = Run { face, groups: groups(&*loaded.face), manner, screen };
+    let (loaded, _) = Loader::for_asking(face, file, overrides, &world)?.load(output)?;
+    let run = Run { face, groups: groups(&*loaded.face), output, screen };
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
@@ -183,7 +183,7 @@ pub(super) fn run(
 
 /// The names of all tools that are remembered, in full and, where that is enough, as the server calls them.
 /// Starts nothing; `None` if the file is not valid.
-pub(super) fn remembered_tools(face: Face, file: PathBuf, world: &World) -> Option<Vec<String>> {
+pub(super) fn remembered_tools(face: FaceKind, file: PathBuf, world: &World) -> Option<Vec<String>> {
     let loader = Loader::for_asking(face, Ok(file), &Overrides::default(), world).ok()?;
     let (loaded, _) = loader.read(contents(&loader.file).ok()?, None).0.ok()?;
     runtime().ok()?.block_on(async {
@@ -266,7 +266,7 @@ impl Run {
             .collect();
         if !unasked.is_empty() {
             let line = format!("could not be asked: {}; --fresh asks again", unasked.join(", "));
-            let _ = writeln!(io::stderr(), "{}", self.manner.message(&self.manner.warning(&line)));
+            let _ = writeln!(io::stderr(), "{}", self.output.message(&self.output.warning(&line)));
         }
     }
 
@@ -278,10 +278,10 @@ impl Run {
             return;
         }
         for (label, error) in failures {
-            let warning = self.manner.warning(&format!("{label}: {}", error.problem));
-            let _ = writeln!(io::stderr(), "{}", self.manner.message(&warning));
+            let warning = self.output.warning(&format!("{label}: {}", error.problem));
+            let _ = writeln!(io::stderr(), "{}", self.output.message(&warning));
         }
-        if !self.manner.quiet && !self.manner.json {
+        if !self.output.quiet && !self.output.json {
             let _ = writeln!(io::stderr(), "`{} doctor` says more about it", self.face.program());
         }
     }
@@ -296,8 +296,8 @@ impl Run {
     /// The word for a toolbox or namespace.
     fn group_word(&self) -> &'static str {
         match self.face {
-            Face::Workbench => "toolbox",
-            Face::Toolman => "namespace",
+            FaceKind::Workbench => "toolbox",
+            FaceKind::Toolman => "namespace",
         }
     }
 }

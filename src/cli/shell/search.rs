@@ -6,7 +6,7 @@ use super::catalog::{Catalog, Row};
 use super::list::array;
 use super::{Run, Said};
 use crate::catalog::Kind;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::face::find::Query;
 use crate::gateway::find::{Finder, Found, Offers, Source};
 use crate::json::quote;
@@ -23,7 +23,7 @@ impl Run {
         };
         let found: Vec<_> = findings.things.iter().filter_map(|found| Some((found, row(found)?))).collect();
         let status = catalog.status();
-        if self.manner.json {
+        if self.output.json {
             let objects = found.iter().map(|(found, row)| {
                 format!(
                     "{{{},\"tool\":{},\"registered\":{},\"description\":{},\"score\":{:.4},\"matched\":{}}}",
@@ -38,9 +38,9 @@ impl Run {
             return Said { text: array(objects), status };
         }
         if found.is_empty() {
-            if status == 0 && !self.manner.quiet {
+            if status == 0 && !self.output.quiet {
                 let nothing = self.screen.text(&self.nothing(catalog, query, findings.near));
-                let _ = writeln!(io::stderr(), "{}", self.manner.message(&nothing));
+                let _ = writeln!(io::stderr(), "{}", self.output.message(&nothing));
             }
             return Said { text: String::new(), status };
         }
@@ -48,8 +48,8 @@ impl Run {
             .iter()
             .map(|(found, row)| {
                 let address = match self.face {
-                    Face::Workbench => catalog.address(row),
-                    Face::Toolman => row.registered.clone(),
+                    FaceKind::Workbench => catalog.address(row),
+                    FaceKind::Toolman => row.registered.clone(),
                 };
                 vec![address, found.matched.join(" "), row.description()]
             })
@@ -71,8 +71,8 @@ impl Run {
                 Source {
                     key: n.to_string(),
                     title: match self.face {
-                        Face::Workbench => format!("{} {}", upstream.group, upstream.server),
-                        Face::Toolman => upstream.group.to_string(),
+                        FaceKind::Workbench => format!("{} {}", upstream.group, upstream.server),
+                        FaceKind::Toolman => upstream.group.to_string(),
                     },
                     description: descriptions(&upstream.group),
                     offers: match &known.items {

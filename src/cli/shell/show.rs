@@ -4,7 +4,7 @@ use super::catalog::{Catalog, Row};
 use super::{Run, Said};
 use crate::catalog::Kind;
 use crate::cli::screen::laid_out;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::json::{Scanner, quote};
 use crate::tokens;
 
@@ -19,7 +19,7 @@ impl Run {
             Kind::Prompt => "prompt",
             Kind::Resource | Kind::Template => "uri",
         };
-        if self.manner.json {
+        if self.output.json {
             return Said::done(format!(
                 "{{{},\"{word}\":{},\"registered\":{},\"tokens\":{tokens},\"definition\":{}}}\n",
                 self.origin(catalog, row.server),
@@ -35,11 +35,11 @@ impl Run {
         };
         let mut lines = vec![about(word, &row.key)];
         match self.face {
-            Face::Workbench => {
+            FaceKind::Workbench => {
                 lines.push(about("toolbox", &upstream.group));
                 lines.push(about("server", &upstream.server));
             }
-            Face::Toolman => lines.push(about("namespace", &upstream.group)),
+            FaceKind::Toolman => lines.push(about("namespace", &upstream.group)),
         }
         lines.push(about("registered", &row.registered));
         lines.push(about("tokens", &format!("about {tokens}")));

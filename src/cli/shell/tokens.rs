@@ -4,7 +4,7 @@
 use super::catalog::Catalog;
 use super::{Run, Said};
 use crate::catalog::Kind;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::gateway::shell::Shell;
 use crate::json::quote;
 use crate::tokens::{TOKENIZER, count, of_definition};
@@ -24,7 +24,7 @@ impl Run {
     pub(super) fn tokens(&self, shell: &Shell, catalog: &Catalog) -> Said {
         let costs = self.costs(shell, catalog);
         let text =
-            if self.manner.json { self.as_json(catalog, &costs) } else { self.as_table(catalog, &costs) };
+            if self.output.json { self.as_json(catalog, &costs) } else { self.as_table(catalog, &costs) };
         Said { text, status: catalog.status() }
     }
 
@@ -79,7 +79,7 @@ impl Run {
     }
 
     fn as_table(&self, catalog: &Catalog, costs: &Costs<'_>) -> String {
-        let wide = self.face == Face::Workbench;
+        let wide = self.face == FaceKind::Workbench;
         let row = |group: &str, server: &str, numbers: [String; 3]| {
             let mut row =
                 if wide { vec![group.to_owned(), server.to_owned()] } else { vec![group.to_owned()] };

@@ -36,7 +36,7 @@ use super::modern::ModernCall;
 use super::reply::Reply;
 use super::session::{ClientSession, Question, Ticket};
 use crate::events::{Errand, Exchange};
-use crate::json::{Change, Node, Raw, Scanner, quote};
+use crate::json::{MemberChange, Node, Raw, Scanner, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, modern_meta};
 use crate::protocol::message::{Id, code, error_object, write_raw_error, write_result};
 use crate::protocol::progress::Progress;
@@ -82,7 +82,7 @@ impl Call {
         connection: &Arc<Connection>,
         method: &'static str,
         given: Node<'_>,
-        changes: &[Change<'_>],
+        changes: &[MemberChange<'_>],
         reply: Reply,
         finish: Finish,
     ) {

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Change, Changes, Node, Raw};
+use crate::json::{Changes, MemberChange, Node, Raw};
 use crate::protocol::era::{LOG_LEVELS, Version, meta};
 
 /// The parameters of a client's call, and what the gateway changes about them.
 #[derive(Clone, Copy)]
 pub(super) struct Params<'a> {
     pub(super) given: Node<'a>,
-    pub(super) changes: &'a [Change<'a>],
+    pub(super) changes: &'a [MemberChange<'a>],
 }
 
 /// What a request to an upstream says about the client.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Phase, Standing, StartError, Upstream};
+use super::{OfferWhileDown, Phase, StartError, Upstream};
 use crate::core::engine::Engine;
 use crate::core::idle;
 
@@ -28,7 +28,7 @@ pub fn stop(upstream: &Arc<Upstream>) {
         let before = upstream.phase.borrow().clone();
         match before {
             Phase::Up => {
-                state.standing = Standing::AtRest;
+                state.while_down = OfferWhileDown::AtRest;
                 state.backoff.ended_well(Instant::now());
             }
             Phase::Starting => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    ACTIVATE, CALL, CATALOG, Change, DESCRIBE, FIND, READ, Switches, Toolman, called, described_names,
+    ACTIVATE, CALL, CATALOG, DESCRIBE, FIND, READ, SwitchChange, Switches, Toolman, called, described_names,
     new_key, tool_result,
 };
 use crate::catalog::Kind;
@@ -151,7 +151,7 @@ impl Face for Toolman {
         Step::Again
     }
 
-    fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &Change) -> String {
+    fn switched(&self, view: &View, viewer: &Viewer<'_>, change: &SwitchChange) -> String {
         let message = self.confirmation(view, viewer.look(), change);
         let result = match keeps_its_list(viewer) {
             true => self.activated(view, viewer.look(), &message, change),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arguments::{Arguments, Blocks, invalid};
-use super::brief::{Answer, Entry as Brief, brief_resource};
+use super::brief::{DefinitionsAnswer, Entry as Brief, brief_resource};
 use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
@@ -72,7 +72,7 @@ pub struct Switches {
 
 /// What a valid call of `toolman_activate` changes, by full names.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct SwitchChange {
     /// Switched on: tools, resources.
     pub on: [Vec<Arc<str>>; 2],
     /// Switched off: tools, resources.
@@ -268,7 +268,7 @@ impl Toolman {
         let head = format!("{{\"query\":{},\"message\":{}", quote(search.query), quote(&message));
         let limit = Behaviour::of(&viewer.name()).open_limit.bytes(viewer.modern);
         let limit = limit.map(|limit| limit.saturating_sub(answer(Ok("")).len()));
-        Answer { head, tools, rest, describer: DESCRIBE }.fit_found(limit)
+        DefinitionsAnswer { head, tools, rest, describer: DESCRIBE }.fit_found(limit)
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
@@ -315,7 +315,7 @@ impl Toolman {
 
     /// The answer for a client that keeps its list: the message, and the whole definitions of what was
     /// switched on.
-    fn activated(&self, view: &View, look: Look, message: &str, change: &Change) -> String {
+    fn activated(&self, view: &View, look: Look, message: &str, change: &SwitchChange) -> String {
         let definitions = |kind: Kind| {
             let names = &change.on[usize::from(kind != Kind::Tool)];
             let items = view.items(kind).filter(|(_, item)| names.contains(item.full_name()));
@@ -402,7 +402,7 @@ impl Toolman {
 
     /// The change that a call's lists ask for in this catalog, or the reason why nothing changes. For modern
     /// clients, the catalog marks what is active from the start.
-    fn resolve(&self, view: &View, switches: &Switches, look: Look) -> Result<Change, String> {
+    fn resolve(&self, view: &View, switches: &Switches, look: Look) -> Result<SwitchChange, String> {
         let lists = [
             (&switches.tools_on, true, 0),
             (&switches.tools_off, false, 0),
@@ -420,7 +420,7 @@ impl Toolman {
                 kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|found| (*kind, found)));
             items.map(|(kind, (entry, item))| Nameable::new(self, kind, entry, item)).collect::<Vec<_>>()
         });
-        let (mut change, mut unknown, mut seen) = (Change::default(), Vec::new(), HashSet::new());
+        let (mut change, mut unknown, mut seen) = (SwitchChange::default(), Vec::new(), HashSet::new());
         for (names, on, class) in lists {
             let side = if on { &mut change.on } else { &mut change.off };
             for name in names {
@@ -471,7 +471,7 @@ impl Toolman {
     }
 
     /// The confirmation of a change.
-    fn confirmation(&self, view: &View, look: Look, change: &Change) -> String {
+    fn confirmation(&self, view: &View, look: Look, change: &SwitchChange) -> String {
         let count = |kinds: &[Kind]| {
             let items =
                 || kinds.iter().flat_map(|kind| catalogued(view, look, *kind).map(|(_, item)| (*kind, item)));

@@ -10,7 +10,7 @@ use crate::config::{MetaTools, Toolbox};
 use crate::core::adapt;
 use crate::core::view::{Entry, View};
 use crate::face::arguments::Blocks;
-use crate::face::brief::{Answer, Entry as ToolEntry};
+use crate::face::brief::{DefinitionsAnswer, Entry as ToolEntry};
 use crate::face::own_tool::error_result;
 use crate::face::{FoundThing, Remembered, SearchResult, Viewer};
 use crate::json::{Node, Scanner, quote};
@@ -70,7 +70,7 @@ impl Workbench {
                         .map(|(key, same)| (key, tool.name(same).to_owned()))
                         .to_vec();
                 }
-                Answer { head, tools, rest, describer: Meta::Describe.name() }.fit(takes.bytes)
+                DefinitionsAnswer { head, tools, rest, describer: Meta::Describe.name() }.fit(takes.bytes)
             }
         };
         value_result(&value, takes.structured_content)
@@ -297,7 +297,7 @@ impl Workbench {
         }
         let (head, describer) = (format!("{{\"query\":{}", quote(search.query)), Meta::Describe.name());
         let takes = self.takes(viewer);
-        let value = Answer { head, tools, rest, describer }.fit_found(takes.bytes);
+        let value = DefinitionsAnswer { head, tools, rest, describer }.fit_found(takes.bytes);
         value_result(&value, takes.structured_content)
     }
 

@@ -335,7 +335,7 @@ fn call_row(number: u64, happening: &Happening, call: &AnsweredCall) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::locate::Face;
+    use crate::config::locate::FaceKind;
     use crate::events::{CallOutcome, Who};
 
     const ALL: Pass = Pass { groups: None, principal: String::new() };
@@ -358,7 +358,7 @@ mod tests {
             arguments: None,
             result: None,
         };
-        Arc::new(Happening { time, face: Face::Workbench, pid: 1, fact: Fact::Call(call) })
+        Arc::new(Happening { time, face: FaceKind::Workbench, pid: 1, fact: Fact::Call(call) })
     }
 
     #[test]

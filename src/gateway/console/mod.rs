@@ -33,7 +33,7 @@ use self::premises::{Around, Desk, ServerEntry};
 pub use self::premises::{FileProblem, House};
 use self::survey::{Outlook, Survey, SurveyedFile};
 use super::Gateway;
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::engine::Engine;
 use crate::core::process::ProcessTable;
 use crate::core::route::Route;
@@ -55,7 +55,7 @@ pub type RefusedFile = Arc<Mutex<Vec<FileProblem>>>;
 /// Serves the pages.
 pub struct Console {
     door: Door,
-    face: Face,
+    face: FaceKind,
     /// Whether what it shows runs, in this process; else it comes from the journal.
     live: bool,
     houses: Box<dyn Fn() -> Vec<House> + Send + Sync>,
@@ -109,14 +109,14 @@ impl<T> Looked<T> {
 
 impl Console {
     /// A console of one gateway.
-    pub fn of_gateway(door: Door, face: Face, gateway: Arc<Gateway>, refused: RefusedFile) -> Arc<Self> {
+    pub fn of_gateway(door: Door, face: FaceKind, gateway: Arc<Gateway>, refused: RefusedFile) -> Arc<Self> {
         Self::live(door, face, move || vec![House::of(&gateway, refused.lock().clone())])
     }
 
     /// A console of what runs in these houses.
     pub fn live(
         door: Door,
-        face: Face,
+        face: FaceKind,
         houses: impl Fn() -> Vec<House> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let console = Self::new(door, face, true, Box::new(houses));
@@ -127,7 +127,7 @@ impl Console {
     /// A console of a file and of what the journal tells. Its reading ends with the console.
     pub fn of_journal(
         door: Door,
-        face: Face,
+        face: FaceKind,
         gateway: Arc<Gateway>,
         refused: RefusedFile,
         journal: JournalReader,
@@ -145,7 +145,7 @@ impl Console {
 
     fn new(
         door: Door,
-        face: Face,
+        face: FaceKind,
         live: bool,
         houses: Box<dyn Fn() -> Vec<House> + Send + Sync>,
     ) -> Arc<Self> {
@@ -209,7 +209,7 @@ impl Console {
             return Some(station.clone());
         }
         let workspace =
-            gateway.engine.workspace(&pass.principal, place, face, None, gateway.resident.clone());
+            gateway.engine.workspace(&pass.principal, place, face, None, gateway.daemon_session.clone());
         let session = ClientSession::new(workspace.clone(), Route::Nowhere);
         session.greet(ClientHello::new(Version::LATEST_LEGACY, CLIENT, "{}"));
         let gateway = Arc::downgrade(&gateway);
@@ -275,7 +275,7 @@ impl Console {
     }
 
     fn is_toolman(&self) -> bool {
-        self.face == Face::Toolman
+        self.face == FaceKind::Toolman
     }
 
     /// Hands what rows of servers are made of to `make`.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::server::{Reply, Server, Step};
+use super::server::{BodyStep, Reply, Server};
 use super::{Client, HANGING, HELLO, INITIALIZE, LIMIT, error, result};
 use crate::protocol::tool_headers::ToolHeader;
 use crate::transport::http_client::Endpoint;
@@ -55,11 +55,11 @@ async fn answers_come_as_json_or_as_a_stream() {
     // on.
     let text = format!("data: {}\n\ndata: nonsense\n\ndata: {answer}\n\n", result(8, "other"));
     let on_other = format!("7 {}", result(8, "other"));
-    check(move || Reply::events(&text).then(Step::Hold), &[&on_other, &on_answer]).await;
+    check(move || Reply::events(&text).then(BodyStep::Hold), &[&on_other, &on_answer]).await;
     // The same holds for an answer that cannot be read.
     let text = answer.replace("\"a\"", "NaN");
     let on_broken = format!("7 {text}");
-    check(move || Reply::events(format!("data: {text}\n\n")).then(Step::Hold), &[&on_broken]).await;
+    check(move || Reply::events(format!("data: {text}\n\n")).then(BodyStep::Hold), &[&on_broken]).await;
     // Some servers send the wrong content type.
     let text = answer.clone();
     check(move || Reply::status(200).kind("text/plain").text(&text), &[&on_answer]).await;
@@ -108,7 +108,7 @@ async fn what_is_no_answer_becomes_an_error() {
     let ended = error(7, "the server ended the stream without an answer", None);
     check(|| Reply::events("data: {}\n\n"), &[&ended, "[missed]"]).await;
     // The modern era has no resumption.
-    check(|| Reply::events("id: 1\ndata:\n\n").then(Step::Break), &[&ended, "[missed]"]).await;
+    check(|| Reply::events("id: 1\ndata:\n\n").then(BodyStep::Break), &[&ended, "[missed]"]).await;
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn cancelling_a_modern_call_ends_its_stream() {
     let dropped = parking_lot::Mutex::new(Some(dropped));
     let server = Server::start(move |asked| match asked.id {
         1 => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"started\"}\n\n")
-            .then(Step::Hold)
+            .then(BodyStep::Hold)
             .dropped(dropped.lock().take().unwrap()),
         id => Reply::json(result(id, "a")),
     })
@@ -259,7 +259,7 @@ async fn the_old_transport_is_found_by_itself_and_on_demand() {
         let said = parking_lot::Mutex::new(Some(said));
         let server = Server::start(move |asked| match (asked.method.as_str(), asked.path.as_str()) {
             ("GET", "/mcp") => Reply::events("event: endpoint\ndata: /messages?s=1\n\n")
-                .then(Step::From(said.lock().take().unwrap())),
+                .then(BodyStep::From(said.lock().take().unwrap())),
             ("POST", "/messages?s=1") => {
                 let answer = match asked.rpc.as_str() {
                     "initialize" => HELLO.to_owned(),
@@ -294,7 +294,7 @@ async fn the_old_transport_is_found_by_itself_and_on_demand() {
 #[tokio::test]
 async fn the_old_transport_sends_nothing_to_another_origin() {
     let server = Server::start(|asked| match asked.method.as_str() {
-        "GET" => Reply::events("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n").then(Step::Hold),
+        "GET" => Reply::events("event: endpoint\ndata: http://127.0.0.1:1/messages\n\n").then(BodyStep::Hold),
         _ => Reply::status(404),
     })
     .await;
@@ -313,9 +313,8 @@ async fn the_end_of_the_old_stream_is_the_end() {
     let (say, said) = mpsc::channel(1);
     let said = parking_lot::Mutex::new(Some(said));
     let server = Server::start(move |asked| match asked.method.as_str() {
-        "GET" => {
-            Reply::events("event: endpoint\ndata: messages\n\n").then(Step::From(said.lock().take().unwrap()))
-        }
+        "GET" => Reply::events("event: endpoint\ndata: messages\n\n")
+            .then(BodyStep::From(said.lock().take().unwrap())),
         _ => Reply::status(if asked.path == "/messages" && asked.rpc == "ping" { 202 } else { 500 }),
     })
     .await;

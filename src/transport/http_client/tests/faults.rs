@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::server::{Reply, Server, Step};
+use super::server::{BodyStep, Reply, Server};
 use super::{Client, error, result};
 use crate::transport::http_client::connect::Http;
 use crate::transport::http_client::reach::Gate;
@@ -216,7 +216,7 @@ async fn a_client_that_is_let_go_drops_what_is_open() {
     let dropped = parking_lot::Mutex::new(Some(dropped));
     let server = Server::start(move |_| {
         Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"started\"}\n\n")
-            .then(Step::Hold)
+            .then(BodyStep::Hold)
             .dropped(dropped.lock().take().unwrap())
     })
     .await;

@@ -41,7 +41,7 @@ impl Asked {
 pub(super) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<BodyStep>,
     /// The answer is held back until this is true.
     when: Option<watch::Receiver<bool>>,
     /// Closed when the client stops reading the answer.
@@ -49,7 +49,7 @@ pub(super) struct Reply {
 }
 
 /// A step in sending a body.
-pub(super) enum Step {
+pub(super) enum BodyStep {
     Chunk(String),
     /// Sends whatever comes through the channel.
     From(mpsc::Receiver<String>),
@@ -83,10 +83,10 @@ impl Reply {
     }
 
     pub(super) fn text(self, text: impl Into<String>) -> Self {
-        self.then(Step::Chunk(text.into()))
+        self.then(BodyStep::Chunk(text.into()))
     }
 
-    pub(super) fn then(mut self, step: Step) -> Self {
+    pub(super) fn then(mut self, step: BodyStep) -> Self {
         self.steps.push_back(step);
         self
     }
@@ -173,7 +173,7 @@ async fn answer(
 }
 
 struct Steps {
-    steps: VecDeque<Step>,
+    steps: VecDeque<BodyStep>,
     _dropped: Option<oneshot::Sender<()>>,
 }
 
@@ -188,19 +188,19 @@ impl Body for Steps {
         loop {
             match self.steps.front_mut() {
                 None => return Poll::Ready(None),
-                Some(Step::Hold) => return Poll::Pending,
-                Some(step @ Step::Break) => {
-                    *step = Step::Broken;
+                Some(BodyStep::Hold) => return Poll::Pending,
+                Some(step @ BodyStep::Break) => {
+                    *step = BodyStep::Broken;
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Some(Step::Broken) => return Poll::Ready(Some(Err(io::Error::other("broken as asked")))),
-                Some(Step::From(channel)) => match channel.poll_recv(context) {
+                Some(BodyStep::Broken) => return Poll::Ready(Some(Err(io::Error::other("broken as asked")))),
+                Some(BodyStep::From(channel)) => match channel.poll_recv(context) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Some(text)) => return Poll::Ready(Some(Ok(Frame::data(text.into())))),
                     Poll::Ready(None) => self.steps.pop_front(),
                 },
-                Some(Step::Chunk(text)) => {
+                Some(BodyStep::Chunk(text)) => {
                     let text = std::mem::take(text);
                     self.steps.pop_front();
                     return Poll::Ready(Some(Ok(Frame::data(text.into()))));

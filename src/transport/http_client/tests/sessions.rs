@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
-use super::server::{Asked, Reply, Server, Step};
+use super::server::{Asked, BodyStep, Reply, Server};
 use super::{Client, HELLO, RENEWED, error, result};
 
 /// Answers the handshake with a session of this name, and everything else with `rest`.
@@ -31,7 +31,7 @@ async fn a_session_is_carried_from_the_first_answer_to_the_end() {
             // No other message may overtake this one.
             "notifications/initialized" => Reply::status(202).when(wait.clone()),
             _ => handshake(asked, "s", || match asked.method.as_str() {
-                "GET" => Reply::events("").then(Step::From(said.lock().take().unwrap())),
+                "GET" => Reply::events("").then(BodyStep::From(said.lock().take().unwrap())),
                 _ if asked.rpc == "tools/list" => Reply::json(result(asked.id, "a")),
                 _ => Reply::status(202),
             }),
@@ -145,7 +145,7 @@ async fn what_else_was_in_flight_when_the_session_was_lost() {
         let current = format!("s{}", opened.load(Ordering::Relaxed));
         handshake(asked, &current, || match asked.rpc.as_str() {
             "streaming" => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"started\"}\n\n")
-                .then(Step::From(said.lock().take().unwrap())),
+                .then(BodyStep::From(said.lock().take().unwrap())),
             "silent" => Reply::status(200).when(silence.clone()),
             "call" if current == "s1" => Reply::status(404),
             "call" => Reply::json(result(asked.id, "a")),
@@ -235,7 +235,7 @@ async fn a_broken_stream_goes_on_behind_its_last_event() {
             ("call", _) => Reply::events("id: c1\nretry: 3\ndata:\n\n"),
             ("broken", _) => {
                 Reply::events("id: b1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\nid: b2\ndata: lost")
-                    .then(Step::Break)
+                    .then(BodyStep::Break)
             }
             ("refused", _) => Reply::events("id: r1\ndata:\n\n"),
             (_, "c1") => Reply::events("id: c2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n"),
@@ -270,24 +270,23 @@ async fn a_broken_stream_goes_on_behind_its_last_event() {
 #[tokio::test]
 async fn the_stream_for_everything_else_goes_on_as_well() {
     let gets = AtomicUsize::new(0);
-    let server = Server::start(move |asked| {
-        handshake(asked, "s", || {
-            match (gets.fetch_add(1, Ordering::Relaxed), asked.header("last-event-id")) {
-                (0, "-") => {
-                    Reply::events("id: 1\nretry: 2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\n")
+    let server =
+        Server::start(move |asked| {
+            handshake(asked, "s", || {
+                match (gets.fetch_add(1, Ordering::Relaxed), asked.header("last-event-id")) {
+                    (0, "-") => {
+                        Reply::events("id: 1\nretry: 2\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"one\"}\n\n")
+                    }
+                    (1, "1") => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n")
+                        .then(BodyStep::Break),
+                    (2, "1") => Reply::status(503),
+                    (3, "1") => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"three\"}\n\n")
+                        .then(BodyStep::Hold),
+                    other => unreachable!("{other:?}"),
                 }
-                (1, "1") => {
-                    Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"two\"}\n\n").then(Step::Break)
-                }
-                (2, "1") => Reply::status(503),
-                (3, "1") => {
-                    Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"three\"}\n\n").then(Step::Hold)
-                }
-                other => unreachable!("{other:?}"),
-            }
+            })
         })
-    })
-    .await;
+        .await;
     let mut client = Client::of(&server);
     client.greet().await;
     let message = |method: &str| format!(r#"- {{"jsonrpc":"2.0","method":"{method}"}}"#);
@@ -317,7 +316,7 @@ async fn stream_without_session(refusal: u16) {
         handshake(asked, &current, || match gets.fetch_add(1, Ordering::Relaxed) {
             0 => Reply::events("id: 1\ndata:\n\n"),
             1 => Reply::status(refusal),
-            _ => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"new\"}\n\n").then(Step::Hold),
+            _ => Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"new\"}\n\n").then(BodyStep::Hold),
         })
     })
     .await;
@@ -336,7 +335,7 @@ async fn cancelling_a_legacy_call_is_a_message() {
     let server = Server::start(move |asked| {
         handshake(asked, "s", || match asked.rpc.as_str() {
             "call" => {
-                Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"started\"}\n\n").then(Step::Hold)
+                Reply::events("data: {\"jsonrpc\":\"2.0\",\"method\":\"started\"}\n\n").then(BodyStep::Hold)
             }
             "notifications/cancelled" => {
                 cancelled.send_replace(true);

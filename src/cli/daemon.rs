@@ -27,12 +27,12 @@ use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
 use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
-use crate::config::locate::Face;
+use crate::config::locate::FaceKind;
 use crate::core::engine::Engine;
 use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
-use crate::core::sharing::Resident;
+use crate::core::sharing::DaemonSession;
 use crate::daemon::{
     ACCEPTED, Confinement, DaemonListener, DaemonPlace, DaemonStream, Handover, OtherEnd, Wish, greet,
     other_end, read_request, refuse, split, take_over,
@@ -41,7 +41,7 @@ use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::{Resumed, run_in_daemon};
-use crate::gateway::{Configured, Gateway, note_reload, of_resident, reload_all};
+use crate::gateway::{Configured, Gateway, note_reload, of_daemon_session, reload_all};
 
 /// How long a daemon waits for its first session.
 const FIRST_SESSION: Duration = Duration::from_secs(10);
@@ -56,11 +56,11 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
     logging::start_in(log);
     daemon::raise_open_files();
     let runtime = runtime()?;
-    let host = Arc::new(Host::new(DaemonPlace::at(directory))?);
+    let daemon = Arc::new(RunningDaemon::new(DaemonPlace::at(directory))?);
     runtime.block_on(async {
-        let listener = DaemonListener::open(inherited, &host.place)?;
-        host.serve(&listener, signal()?).await;
-        host.end(&listener).await;
+        let listener = DaemonListener::open(inherited, &daemon.place)?;
+        daemon.serve(&listener, signal()?).await;
+        daemon.end(&listener).await;
         io::Result::Ok(())
     })?;
     runtime.shutdown_background();
@@ -68,7 +68,7 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
 }
 
 /// The daemon.
-pub(super) struct Host {
+pub(super) struct RunningDaemon {
     pub(super) place: DaemonPlace,
     confinement: Confinement,
     pub(super) begun: Instant,
@@ -99,9 +99,9 @@ type PoolKey = (&'static str, PathBuf, Vec<Option<OsString>>);
 
 /// The sessions that may share servers.
 pub(super) struct Pool {
-    pub(super) face: Face,
+    pub(super) face: FaceKind,
     pub(super) engine: Arc<Engine>,
-    pub(super) members: Mutex<Vec<Arc<Tenant>>>,
+    pub(super) members: Mutex<Vec<Arc<PoolMember>>>,
     /// Notified when the file is to be read again.
     reload: Arc<Notify>,
     /// What is wrong with the file as it was read last.
@@ -110,11 +110,11 @@ pub(super) struct Pool {
 }
 
 /// One session.
-pub(super) struct Tenant {
+pub(super) struct PoolMember {
     number: u64,
     gateway: Arc<Gateway>,
     loader: Loader,
-    pub(super) resident: Arc<Resident>,
+    pub(super) daemon_session: Arc<DaemonSession>,
     /// The relay's process id.
     pub(super) pid: Option<u32>,
     pub(super) file: PathBuf,
@@ -132,7 +132,7 @@ struct Loaded {
     read: Read,
 }
 
-impl Host {
+impl RunningDaemon {
     fn new(place: DaemonPlace) -> io::Result<Self> {
         Ok(Self {
             older: place.other_builds(),
@@ -222,9 +222,9 @@ impl Host {
     async fn welcome(self: &Arc<Self>, accepted: io::Result<DaemonStream>) {
         match accepted {
             Ok(stream) => {
-                let host = self.clone();
+                let daemon = self.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = host.meet(stream).await {
+                    if let Err(error) = daemon.meet(stream).await {
                         tracing::debug!("somebody who connected has gone: {error}");
                     }
                 });
@@ -275,16 +275,16 @@ impl Host {
     }
 
     /// The console of a face's sessions.
-    fn console(self: &Arc<Self>, face: Face, state: PathBuf) -> io::Result<Arc<Console>> {
+    fn console(self: &Arc<Self>, face: FaceKind, state: PathBuf) -> io::Result<Arc<Console>> {
         let mut consoles = self.consoles.lock();
         if let Some(console) = consoles.get(&(face.program(), state.clone())) {
             return Ok(console.clone());
         }
         let loopback = (Ipv4Addr::LOCALHOST, 0).into();
         let door = Door::new(loopback, &[], Rules::without_tokens(), KeyFile::of(&state)?);
-        let host = Arc::downgrade(self);
+        let daemon = Arc::downgrade(self);
         let console = Console::live(door, face, move || {
-            let pools = host.upgrade().map(|host| host.pools()).unwrap_or_default();
+            let pools = daemon.upgrade().map(|daemon| daemon.pools()).unwrap_or_default();
             let own = pools.into_iter().filter(|pool| pool.face == face);
             let house = |pool: Arc<Pool>| House {
                 gateway: pool.members.lock().first().map(|member| member.gateway.clone()),
@@ -323,7 +323,7 @@ impl Host {
         }
         let linger = loaded.configured.face.common().daemon.daemon_linger;
         let (pool, member) = self.seat(loaded, pid);
-        let seat = Seat { host: self.clone(), pool: pool.clone(), member: member.clone(), linger };
+        let seat = Seat { daemon: self.clone(), pool: pool.clone(), member: member.clone(), linger };
         stream.write_all(ACCEPTED).await?;
         let (reload, mut ending) = (pool.reload.clone(), self.ending.subscribe());
         let on_session = |session: &Arc<ClientSession>| *member.session.lock() = Arc::downgrade(session);
@@ -338,7 +338,7 @@ impl Host {
     }
 
     /// Gives a session its place among those that it may share servers with.
-    fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<Tenant>) {
+    fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<PoolMember>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Loaded { loader, umask, configured, read } = loaded;
         let world = &loader.world;
@@ -363,14 +363,14 @@ impl Host {
         // Nobody has followed the file while there was no session.
         pool.engine.set_settings(configured.face.common().clone());
         let (vars, directory) = (world.vars.clone(), world.directory.clone());
-        let resident = Arc::new(Resident::new(vars, directory, files, umask));
+        let daemon_session = Arc::new(DaemonSession::new(vars, directory, files, umask));
         let beside = pool.members.lock().first().cloned();
         let beside = beside.as_ref().map(|member| &*member.gateway);
-        let gateway = of_resident(&pool.engine, configured, resident.clone(), beside);
-        let member = Arc::new(Tenant {
+        let gateway = of_daemon_session(&pool.engine, configured, daemon_session.clone(), beside);
+        let member = Arc::new(PoolMember {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             gateway,
-            resident,
+            daemon_session,
             pid,
             file: loader.file.clone(),
             loader,
@@ -387,9 +387,9 @@ impl Host {
 
 /// A session's place in the daemon. Dropping it gives the place up.
 struct Seat {
-    host: Arc<Host>,
+    daemon: Arc<RunningDaemon>,
     pool: Arc<Pool>,
-    member: Arc<Tenant>,
+    member: Arc<PoolMember>,
     linger: Duration,
 }
 
@@ -401,20 +401,20 @@ impl Drop for Seat {
         {
             watching.abort();
         }
-        let mut pools = self.host.pools.lock();
+        let mut pools = self.daemon.pools.lock();
         pools.retain(|_, pool| !pool.members.lock().is_empty() || pool.engine.is_at_work());
         if pools.values().all(|pool| pool.members.lock().is_empty()) {
             // Nobody comes back to a build that has been replaced.
-            let linger = if self.host.is_outdated() { Duration::ZERO } else { self.linger };
-            *self.host.idle_end.lock() = Some(Instant::now() + linger);
+            let linger = if self.daemon.is_outdated() { Duration::ZERO } else { self.linger };
+            *self.daemon.idle_end.lock() = Some(Instant::now() + linger);
         }
         drop(pools);
-        self.host.changed.notify_one();
+        self.daemon.changed.notify_one();
         tracing::info!("a session ends, of process {:?}", self.member.pid);
     }
 }
 
-impl Tenant {
+impl PoolMember {
     /// What the client calls itself; `None` before the handshake.
     pub(super) fn client(&self) -> Option<String> {
         self.session.lock().upgrade()?.client_name()
