@@ -1,6 +1,7 @@
 //! How much memory processes take, for those who ask what runs.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// All processes of the system at one moment, as far as we may see them.
 #[derive(Debug, Default)]
@@ -55,11 +56,21 @@ pub fn own_use() -> (Option<u64>, Option<f64>) {
     (None, None)
 }
 
-/// Gives back to the system what this process needed to start and does not need any more. For a process that
-/// does little for a long time, and many of which may run; to be called on its first thread.
+/// Gives back to the system what this process does not need any more, its own code included, which comes back from
+/// the program's file as it is needed. To be called on the first thread of a process that does little for a long time.
 pub fn give_back() {
     #[cfg(target_os = "linux")]
     system::give_back();
+}
+
+/// How long a start takes, with the first requests of a client.
+const START: Duration = Duration::from_secs(2);
+
+/// Gives back what a start needed once it is over. Never returns, so that it can run beside what was started.
+pub async fn give_back_after_start() {
+    tokio::time::sleep(START).await;
+    give_back();
+    std::future::pending().await
 }
 
 #[cfg(target_os = "linux")]
