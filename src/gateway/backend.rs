@@ -288,8 +288,13 @@ mod tests {
             scope: None,
         };
         let tokens = vec![token("a", "one"), token("b", "two")];
-        let serving =
-            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_key: None, tokens };
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 1,
+            state_keys: Vec::new(),
+            store: None,
+            tokens,
+        };
         for (name, secret, expected) in [("a", "one", true), ("a", "two", false), ("c", "one", false)] {
             assert_eq!(is_known(&serving, &token(name, secret)), expected, "{name} {secret}");
         }
