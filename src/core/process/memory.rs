@@ -63,6 +63,12 @@ pub fn give_back() {
     system::give_back();
 }
 
+/// Gives free memory of the allocator back to the system.
+pub fn trim_heap() {
+    #[cfg(target_os = "linux")]
+    system::trim_heap();
+}
+
 /// How long a start takes, with the first requests of a client.
 const START: Duration = Duration::from_secs(2);
 
@@ -108,12 +114,16 @@ mod system {
         static etext: u8;
     }
 
-    pub(super) fn give_back() {
+    pub(super) fn trim_heap() {
         // SAFETY: gives free memory of the allocator back, and touches nothing that is in use.
         #[cfg(target_env = "gnu")]
         unsafe {
             libc::malloc_trim(0);
         }
+    }
+
+    pub(super) fn give_back() {
+        trim_heap();
         // SAFETY: reads a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned() as usize;
         let (here, code) = (0_u8, &raw const __executable_start as usize);
