@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::session::ClientSession;
+use crate::core::aside::record_line;
 use crate::json::quote;
-use crate::transport::asides::record_line;
 
 /// How a session stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::asides::FromDaemon;
+    use crate::core::aside::FromDaemon;
 
     #[test]
     fn a_record_comes_back_as_it_was_and_an_older_one_can_be_read() {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::transport::asides;
+use super::aside;
 use crate::transport::outbox::{Out, Outbox};
 
 /// Where messages to a client over HTTP go. Each POST has a sink, and each session has one for messages that
@@ -91,8 +91,8 @@ impl RelayedLine {
         self.out.push(|out| {
             let start = out.len();
             match kind {
-                _ if settles => asides::write_settled(out, self.number),
-                OutgoingKind::Question => asides::write_question(out),
+                _ if settles => aside::write_settled(out, self.number),
+                OutgoingKind::Question => aside::write_question(out),
                 _ => {}
             }
             let marked = out.len();
@@ -110,7 +110,7 @@ impl RelayedLine {
 impl Drop for RelayedLine {
     fn drop(&mut self) {
         if !*self.settled.get_mut() {
-            self.out.push(|out| asides::write_settled(out, self.number));
+            self.out.push(|out| aside::write_settled(out, self.number));
         }
     }
 }

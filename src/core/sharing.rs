@@ -273,7 +273,7 @@ impl ClientSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ByteLimit, Secret, Start, Timeouts, ToolFilter, Unset};
+    use crate::config::{Secret, Unset};
 
     fn command(program: &str) -> Command {
         let (program, args) = (program.to_owned(), vec!["a".to_owned()]);
@@ -281,19 +281,7 @@ mod tests {
     }
 
     fn spec(transport: Transport, isolation: Option<Isolation>) -> Spec {
-        Spec {
-            transport,
-            filter: ToolFilter::All,
-            timeouts: Timeouts::default(),
-            restart: false,
-            lives_on: false,
-            isolation,
-            start: Start::Open,
-            idle_timeout: None,
-            always_listed: false,
-            offload_over: ByteLimit::None,
-            guard: Default::default(),
-        }
+        Spec { isolation, ..Spec::plain(transport) }
     }
 
     fn daemon_session(vars: &[(&str, &str)], directory: &str, umask: u32) -> DaemonSession {

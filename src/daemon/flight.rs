@@ -10,13 +10,13 @@ use std::collections::hash_map::Entry as HashEntry;
 use std::collections::{HashMap, VecDeque};
 
 use crate::config::locate::FaceKind;
+use crate::core::aside::FromRelay;
 use crate::face::{toolman, workbench};
 use crate::json::Scanner;
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::message::{
     Id, Message, Refusal, batch_parts, code, own_id, write_notification, write_result,
 };
-use crate::transport::asides::FromRelay;
 
 /// Why a request was not answered.
 pub(super) const ENDED: &str = "The daemon ended before it answered. The request may or may not have taken \

@@ -24,10 +24,10 @@ use super::endpoint::split;
 use super::flight::Flight;
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
+use crate::core::aside::{FromDaemon, FromRelay, write_line};
 use crate::core::process::give_back;
 use crate::core::record::Record;
 use crate::gateway::stdio::Resumed;
-use crate::transport::asides::{FromDaemon, FromRelay, write_line};
 use crate::transport::lines::{Line, Lines, PAUSE};
 use crate::transport::outbox::HIGH_WATER;
 

@@ -2,7 +2,7 @@
 //!
 //! A session of the daemon is a stdio session with another end: its servers may be those of others, so they
 //! are released and not ended. Between its messages its two ends say things to each other
-//! ([`asides`](crate::transport::asides)).
+//! ([`aside`](crate::core::aside)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
 use crate::catalog::Kind;
+use crate::core::aside::{BYE, FromRelay};
 use crate::core::record::Record;
 use crate::core::route::{RelayedLine, Route};
 use crate::core::session::ClientSession;
@@ -23,7 +24,6 @@ use crate::json::{Node, Raw, Scanner, quote};
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Id, Malformed, Message, batch_parts};
-use crate::transport::asides::{BYE, FromRelay};
 use crate::transport::lines::{Line, Lines, TooLong};
 use crate::transport::outbox::Outbox;
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: nothing here knows about toolboxes, and payloads stay bytes.
 
-pub mod asides;
 pub mod http_client;
 pub mod lines;
 pub mod oauth;

@@ -13,9 +13,11 @@
 //!
 //! So the relay knows what is in flight without reading a message.
 //!
+//! Invariant: an aside is never taken for a message, nor a message for an aside.
+//!
 //! Invariant: both ends count the same lines, asides among them. No line is empty or begins with a byte order mark.
 
-use super::lines::TooLong;
+use crate::transport::lines::TooLong;
 
 /// The byte before every aside. No JSON begins with it.
 const ASIDE: u8 = 1;
