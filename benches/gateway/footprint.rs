@@ -28,6 +28,8 @@ fn memory() {
     let file = File::new(ALL);
     let mut client = Client::start(scene::gateway(&file, "dynamic"));
     client.initialize();
+    // What a start needs is given back two seconds after it.
+    std::thread::sleep(Duration::from_secs(3));
     let idle = system::memory(client.pid());
     client.request("tools/call", &scene::open(0));
     client.settle();

@@ -132,7 +132,7 @@ fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     let asked = Inquiry { method, name, exists: false, id };
     let session = reply.session();
     let network = match session.route(None) {
-        Route::Pipe(_) => Network::Pipe,
+        Route::Pipe(_) | Route::Relay(_) => Network::Pipe,
         Route::Stream(_) | Route::Nowhere => Network::Tcp,
     };
     let client = match (reply.modern(), session.hello()) {
