@@ -23,7 +23,7 @@
 //! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
 //! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
 
-#![allow(dead_code, reason = "sessions, views and tasks are put onto it one after the other")]
+#![allow(dead_code, reason = "views and tasks of the modern era are put onto it next")]
 
 pub mod in_process;
 mod members;
@@ -42,9 +42,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, GONE, Members};
+use self::members::{BEAT, Members};
 use self::post::{Desk, ID_LENGTH, Letter, LetterKind, Part, Subject};
 use self::seal::StoreSeal;
 use self::store::{Addition, Away, Entry, LONGEST_LIFE, Roll, Store};
@@ -82,6 +83,13 @@ pub enum Mailed {
     },
 }
 
+/// Whoever is to hear of something.
+#[derive(Default)]
+struct Ears {
+    handlers: HashMap<Subject, Handler>,
+    on_doubt: Vec<OnDoubt>,
+}
+
 /// This process among its fellows.
 pub struct Replicas {
     /// Our id, which no other process has.
@@ -92,8 +100,7 @@ pub struct Replicas {
     has_keys: AtomicBool,
     members: Mutex<Members>,
     desk: Desk,
-    handlers: RwLock<HashMap<Subject, Handler>>,
-    on_doubt: RwLock<Vec<OnDoubt>>,
+    ears: RwLock<Ears>,
     begun: Instant,
     /// Until when nobody can have taken our place, in milliseconds since `begun`.
     lease: AtomicU64,
@@ -101,6 +108,8 @@ pub struct Replicas {
     away: watch::Sender<Option<Instant>>,
     /// Counts the beats that came to their end, whatever it was.
     beats: watch::Sender<u64>,
+    /// What runs.
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Replicas {
@@ -116,12 +125,12 @@ impl Replicas {
             has_keys: AtomicBool::new(!keys.is_empty()),
             members: Mutex::new(Members::new(begun)),
             desk: Desk::default(),
-            handlers: RwLock::default(),
-            on_doubt: RwLock::default(),
+            ears: RwLock::default(),
             begun,
             lease: AtomicU64::new(0),
             away: watch::Sender::new(None),
             beats: watch::Sender::new(0),
+            tasks: Mutex::default(),
         })
     }
 
@@ -130,13 +139,20 @@ impl Replicas {
         self.agree().await?;
         self.beat().await?;
         let (beating, receiving) = (self.clone(), self.clone());
-        tokio::spawn(async move { beating.keep_beating().await });
-        tokio::spawn(async move { receiving.keep_receiving().await });
+        let beating = tokio::spawn(async move { beating.keep_beating().await }).abort_handle();
+        let receiving = tokio::spawn(async move { receiving.keep_receiving().await }).abort_handle();
+        self.tasks.lock().extend([beating, receiving]);
         Ok(())
+    }
+
+    /// Ends what runs.
+    pub fn stop(&self) {
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
     /// Leaves for good: the others need not wait to know that we are gone.
     pub async fn leave(&self) {
+        self.stop();
         let _ = self.store.leave(&self.id).await;
     }
 
@@ -176,12 +192,12 @@ impl Replicas {
 
     /// Calls this whenever others may have taken our place, or the store has forgotten everything.
     pub fn on_doubt(&self, ask: OnDoubt) {
-        self.on_doubt.write().push(ask);
+        self.ears.write().on_doubt.push(ask);
     }
 
     /// Serves the letters of a subject in this way.
     pub fn serve(&self, subject: Subject, handler: Handler) {
-        self.handlers.write().insert(subject, handler);
+        self.ears.write().handlers.insert(subject, handler);
     }
 
     /// A name for keys that tells nothing of what it stands for.
@@ -289,7 +305,7 @@ fn place(log: &str, position: u64) -> String {
 /// Who is there.
 impl Replicas {
     /// Whether a replica is there; if nobody has heard of it yet, the store is asked again.
-    pub async fn is_there(&self, id: &str) -> Result<bool, Away> {
+    pub async fn is_there(self: &Arc<Self>, id: &str) -> Result<bool, Away> {
         if *id == *self.id {
             return Ok(true);
         }
@@ -297,8 +313,8 @@ impl Replicas {
             return Ok(there);
         }
         self.reachable()?;
-        let roll = self.noted(self.store.beat(&self.id).await)?;
-        Ok(roll.others.iter().any(|(other, silence)| other == id && *silence < GONE))
+        self.beat().await?;
+        Ok(self.members.lock().is_there(id).unwrap_or(false))
     }
 
     async fn keep_beating(self: Arc<Self>) {
@@ -331,7 +347,7 @@ impl Replicas {
         let verdict = self.members.lock().judge(&roll, Instant::now());
         if verdict.doubt || was_away {
             self.noted(self.agree().await)?;
-            let asked: Vec<_> = self.on_doubt.read().clone();
+            let asked: Vec<_> = self.ears.read().on_doubt.clone();
             for ask in asked {
                 self.noted(ask().await)?;
             }
@@ -463,7 +479,7 @@ impl Replicas {
         if !self.desk.is_new(&from, serial) {
             return;
         }
-        let handler = || self.handlers.read().get(&subject).cloned();
+        let handler = || self.ears.read().handlers.get(&subject).cloned();
         match kind {
             LetterKind::Ask => {
                 let gone = self.desk.hand(&from, number);
@@ -504,7 +520,7 @@ pub struct Asking {
 impl Asking {
     /// What comes next of it.
     pub async fn next(&mut self) -> Part {
-        self.parts.recv().await.unwrap_or(Part::Lost)
+        self.parts.recv().await.unwrap_or(Part::CutOff)
     }
 }
 

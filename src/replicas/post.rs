@@ -105,6 +105,8 @@ pub enum Part {
     Bounced,
     /// The other replica is gone. Nobody knows what it has done.
     Lost,
+    /// Whoever asked has not taken what came.
+    CutOff,
 }
 
 /// What is on its way between this replica and others.
