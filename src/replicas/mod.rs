@@ -45,10 +45,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, Members};
-use self::post::{Desk, ID_LENGTH, Letter, LetterKind, Part, Subject};
+use self::members::{BEAT, Fellows};
+use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
-use self::store::{Addition, Away, Entry, LONGEST_LIFE, Roll, Store};
+use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
 use crate::config::Secret;
 use crate::text::digest::{Digest, hex};
 
@@ -98,8 +98,8 @@ pub struct Replicas {
     seal: StoreSeal,
     /// Whether the file has keys, so that none is agreed on in the store.
     has_keys: AtomicBool,
-    members: Mutex<Members>,
-    desk: Desk,
+    members: Mutex<Fellows>,
+    desk: PostOffice,
     ears: RwLock<Ears>,
     begun: Instant,
     /// Until when nobody can have taken our place, in milliseconds since `begun`.
@@ -123,8 +123,8 @@ impl Replicas {
             store,
             seal: StoreSeal::new(keys),
             has_keys: AtomicBool::new(!keys.is_empty()),
-            members: Mutex::new(Members::new(begun)),
-            desk: Desk::default(),
+            members: Mutex::new(Fellows::new(begun)),
+            desk: PostOffice::default(),
             ears: RwLock::default(),
             begun,
             lease: AtomicU64::new(0),
@@ -211,9 +211,9 @@ impl Replicas {
 /// What stands in the store.
 impl Replicas {
     /// Reads an entry.
-    pub async fn read(&self, key: &str) -> Result<Option<Entry>, Away> {
+    pub async fn read(&self, key: &str) -> Result<Option<StoreEntry>, Away> {
         let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
-        Ok(self.seal.open(key, &entry.value).map(|value| Entry { value, ..entry }))
+        Ok(self.seal.open(key, &entry.value).map(|value| StoreEntry { value, ..entry }))
     }
 
     /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
@@ -393,7 +393,7 @@ impl Replicas {
         let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
         for Letter { from, number, subject, .. } in asks {
             if *from == *self.id {
-                self.desk.part(number, None, Part::Bounced);
+                self.desk.part(number, None, Arrival::Bounced);
             } else {
                 let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
             }
@@ -402,14 +402,14 @@ impl Replicas {
         let waiting = self.desk.asked(Some(id));
         sleep(BOUNCE).await;
         for number in waiting {
-            self.desk.part(number, None, Part::Lost);
+            self.desk.part(number, None, Arrival::Lost);
         }
     }
 
     /// Gives up all that waits for others, or for whom others wait.
     fn give_up_waiting(&self) {
         for number in self.desk.asked(None) {
-            self.desk.part(number, None, Part::Lost);
+            self.desk.part(number, None, Arrival::Lost);
         }
         self.desk.all_gone(None);
     }
@@ -489,7 +489,7 @@ impl Replicas {
                 }
             }
             LetterKind::Part { last } => {
-                if !self.desk.part(number, Some(&from), Part::Answer(body, last)) && !last {
+                if !self.desk.part(number, Some(&from), Arrival::Answer(body, last)) && !last {
                     let replicas = self.clone();
                     tokio::spawn(async move {
                         let _ = replicas.send(&from, LetterKind::Gone, subject, number, &[]).await;
@@ -497,7 +497,7 @@ impl Replicas {
                 }
             }
             LetterKind::Bounced => {
-                self.desk.part(number, None, Part::Bounced);
+                self.desk.part(number, None, Arrival::Bounced);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
             LetterKind::News => {
@@ -514,13 +514,13 @@ pub struct Asking {
     replicas: Arc<Replicas>,
     subject: Subject,
     number: u64,
-    parts: mpsc::Receiver<Part>,
+    parts: mpsc::Receiver<Arrival>,
 }
 
 impl Asking {
     /// What comes next of it.
-    pub async fn next(&mut self) -> Part {
-        self.parts.recv().await.unwrap_or(Part::CutOff)
+    pub async fn next(&mut self) -> Arrival {
+        self.parts.recv().await.unwrap_or(Arrival::CutOff)
     }
 }
 

@@ -17,7 +17,7 @@ use super::answer::{
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
 use super::homes::Errand;
-use super::plan::{Begun, LegacyCall, Place};
+use super::plan::{Begun, LegacyCall, Whereabouts};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
 use super::{Backend, Caller, HttpServer, body};
@@ -184,7 +184,7 @@ impl<B: Backend> HttpServer<B> {
             return draining();
         }
         let event_id = single(headers, &LAST_EVENT_ID).ok().flatten();
-        let resumed = event_id.and_then(|id| session.resume(id, self.settings.kept_for));
+        let resumed = event_id.and_then(|id| session.resume(id, self.settings.keeping.time));
         let (reader, start) = match resumed {
             Some(reader) => (reader, None),
             None => {
@@ -295,9 +295,9 @@ impl<B: Backend> HttpServer<B> {
             }
         };
         let place = match stale {
-            Some(denied) => Place::Nowhere(denied),
-            None if elsewhere => Place::Elsewhere,
-            None => Place::Here,
+            Some(denied) => Whereabouts::Nowhere(denied),
+            None if elsewhere => Whereabouts::Elsewhere,
+            None => Whereabouts::Here,
         };
         match (self.begin(&head.headers, caller.clone(), &message, place), &self.homes) {
             (Ok(Begun::Elsewhere), Some(homes)) => {
@@ -320,7 +320,7 @@ impl<B: Backend> HttpServer<B> {
         body: Bytes,
         lost: bool,
     ) -> HttpAnswer {
-        let place = if lost { Place::Died } else { Place::Here };
+        let place = if lost { Whereabouts::Died } else { Whereabouts::Here };
         let begun = self.begin(headers, caller, &body, place);
         drop(body);
         self.begun(begun, Accepted::read(headers)).await

@@ -97,7 +97,7 @@ pub(super) fn entry_key(id: &str) -> String {
 }
 
 /// What a home asks about its session.
-pub(super) struct Owner {
+pub(super) struct SessionHooks {
     /// How it stands; `None` if it is gone.
     pub(super) record: Box<dyn Fn() -> Option<Record> + Send + Sync>,
     /// Gives the session up: it is another's.
@@ -111,7 +111,7 @@ pub(super) struct Home {
     about: Standing,
     epoch: AtomicU64,
     kept_for: Duration,
-    owner: OnceLock<Owner>,
+    owner: OnceLock<SessionHooks>,
     state: Mutex<HomeState>,
     own: Weak<Home>,
 }
@@ -191,7 +191,7 @@ impl Home {
     }
 
     /// Says whose place it is; called once.
-    pub(super) fn bind(&self, owner: Owner) {
+    pub(super) fn bind(&self, owner: SessionHooks) {
         let _ = self.owner.set(owner);
     }
 

@@ -25,16 +25,16 @@ use tokio::time::sleep;
 use super::answer::{HttpAnswer, Payload, draining, empty, store_away};
 use super::guard::single;
 use super::headers::{LAST_EVENT_ID, SESSION_ID};
-use super::home::{END, Home, Owner, Standing, StreamNote, entry_key, token_digest};
+use super::home::{END, Home, SessionHooks, Standing, StreamNote, entry_key, life, token_digest};
 use super::sessions::{Full, HttpSession};
 use super::stream::{StoredEvents, Stream, Writer};
-use super::{Backend, Caller, HttpServer, OpenCall, Sink};
+use super::{Backend, Caller, HttpServer, OpenCall, Rules, Sink};
 use crate::core::route::{Outgoing, OutgoingKind};
 use crate::json::Scanner;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Message, Refusal, batch_parts, code};
-use crate::replicas::post::{Part, Subject};
-use crate::replicas::store::{Away, Entry};
+use crate::replicas::post::{Arrival, Subject};
+use crate::replicas::store::{Away, StoreEntry};
 use crate::replicas::{Asking, Handed, Mailed, Replicas};
 
 /// Why a request failed whose home died.
@@ -65,7 +65,7 @@ pub(super) struct Homes {
 }
 
 /// Where a session is.
-enum Found {
+enum SessionAt {
     Here,
     There(String),
     Nowhere,
@@ -208,45 +208,45 @@ impl Homes {
 /// Finding sessions.
 impl<B: Backend> HttpServer<B> {
     /// Where the session with this id is, if it is this caller's. Becomes its home if it has none.
-    async fn find(&self, homes: &Homes, id: &str, caller: &Caller) -> Found {
+    async fn find(&self, homes: &Homes, id: &str, caller: &Caller) -> SessionAt {
         homes.replicas.settled().await;
         if self.sessions.get(id, caller).is_some() {
-            return Found::Here;
+            return SessionAt::Here;
         }
         let key = entry_key(id);
         if let Some(home) = homes.known(&key)
             && homes.replicas.is_there(&home).await == Ok(true)
             && !homes.replicas.is_away()
         {
-            return Found::There(home);
+            return SessionAt::There(home);
         }
-        self.look_up(homes, id, &key, caller).await.unwrap_or(Found::Unknown)
+        self.look_up(homes, id, &key, caller).await.unwrap_or(SessionAt::Unknown)
     }
 
-    async fn look_up(&self, homes: &Homes, id: &str, key: &str, caller: &Caller) -> Result<Found, Away> {
+    async fn look_up(&self, homes: &Homes, id: &str, key: &str, caller: &Caller) -> Result<SessionAt, Away> {
         for _ in 0..MOST_TRIES {
             if homes.adopted(key).await && self.sessions.get(id, caller).is_some() {
-                return Ok(Found::Here);
+                return Ok(SessionAt::Here);
             }
-            let Some(entry) = homes.replicas.read(key).await? else { return Ok(Found::Nowhere) };
+            let Some(entry) = homes.replicas.read(key).await? else { return Ok(SessionAt::Nowhere) };
             let Some(standing) = Standing::read(&entry.value).filter(|standing| standing.is_of(caller))
             else {
-                return Ok(Found::Nowhere);
+                return Ok(SessionAt::Nowhere);
             };
             let is_elsewhere = !entry.owner.is_empty() && *entry.owner != *homes.replicas.id;
             if is_elsewhere && homes.replicas.is_there(&entry.owner).await? {
                 homes.remember(key, &entry.owner);
-                return Ok(Found::There(entry.owner));
+                return Ok(SessionAt::There(entry.owner));
             }
             homes.forget(key);
-            let Some(server) = self.own.upgrade() else { return Ok(Found::Nowhere) };
+            let Some(server) = self.own.upgrade() else { return Ok(SessionAt::Nowhere) };
             let (id, caller) = (id.to_owned(), caller.clone());
             // A client that hangs up leaves nothing half done.
             let adopted = tokio::spawn(async move { server.adopt(&id, &caller, entry, standing).await });
             if let Ok(adopted) = adopted.await
                 && adopted?
             {
-                return Ok(Found::Here);
+                return Ok(SessionAt::Here);
             }
             sleep(PAUSE).await;
         }
@@ -254,7 +254,13 @@ impl<B: Backend> HttpServer<B> {
     }
 
     /// Becomes the home of a session; `false` if another replica was faster.
-    async fn adopt(&self, id: &str, caller: &Caller, entry: Entry, standing: Standing) -> Result<bool, Away> {
+    async fn adopt(
+        &self,
+        id: &str,
+        caller: &Caller,
+        entry: StoreEntry,
+        standing: Standing,
+    ) -> Result<bool, Away> {
         let Some(homes) = &self.homes else { return Ok(false) };
         let key = entry_key(id);
         let turn = homes.adopting.lock().entry(key.clone()).or_default().clone();
@@ -266,13 +272,20 @@ impl<B: Backend> HttpServer<B> {
             return Ok(true);
         }
         let replicas = &homes.replicas;
-        let Some(epoch) =
-            replicas.swap(&key, entry.epoch, &replicas.id, &entry.value, self.session_life()).await?
+        let Some(epoch) = replicas
+            .swap(
+                &key,
+                entry.epoch,
+                &replicas.id,
+                &entry.value,
+                life(self.settings.rules.get().session_idle_timeout),
+            )
+            .await?
         else {
             return Ok(false);
         };
         let version = Version::legacy(&standing.version).unwrap_or(Version::LATEST_LEGACY);
-        let home = self.home(replicas, id, caller, version);
+        let Some(home) = self.new_home(id, caller, version) else { return Ok(false) };
         home.inherit(epoch, standing.clone());
         let mut streams = Vec::new();
         for (number, note) in &standing.streams {
@@ -342,19 +355,11 @@ impl<B: Backend> HttpServer<B> {
         });
     }
 
-    fn session_life(&self) -> Duration {
-        super::home::life(self.settings.rules.get().session_idle_timeout)
-    }
-
-    /// The place of a session in the store.
-    fn home(&self, replicas: &Arc<Replicas>, id: &str, caller: &Caller, version: Version) -> Arc<Home> {
-        let times = (self.settings.rules.get().session_idle_timeout, self.settings.kept_for);
-        Home::new(replicas, id, caller, version.as_str(), times)
-    }
-
-    /// The place of a session that is about to be opened.
+    /// The place of a session in the store; `None` if there are no other replicas.
     pub(super) fn new_home(&self, id: &str, caller: &Caller, version: Version) -> Option<Arc<Home>> {
-        self.homes.as_ref().map(|homes| self.home(&homes.replicas, id, caller, version))
+        let homes = self.homes.as_ref()?;
+        let times = (self.settings.rules.get().session_idle_timeout, self.settings.keeping.time);
+        Some(Home::new(&homes.replicas, id, caller, version.as_str(), times))
     }
 
     /// Ties a session and its place together.
@@ -362,7 +367,7 @@ impl<B: Backend> HttpServer<B> {
         let Some(home) = &session.home else { return };
         let (backend, client) = (self.backend.clone(), Arc::downgrade(&session.backend));
         let (server, lost) = (self.own.clone(), Arc::downgrade(session));
-        home.bind(Owner {
+        home.bind(SessionHooks {
             record: Box::new(move || Some(backend.record(&client.upgrade()?))),
             lost: Box::new(move || {
                 if let (Some(server), Some(session)) = (server.upgrade(), lost.upgrade()) {
@@ -495,9 +500,9 @@ impl<B: Backend> HttpServer<B> {
             return Err(draining());
         }
         match self.find(homes, id, caller).await {
-            Found::Here | Found::Nowhere => Ok(false),
-            Found::There(_) => Ok(true),
-            Found::Unknown => Err(store_away()),
+            SessionAt::Here | SessionAt::Nowhere => Ok(false),
+            SessionAt::There(_) => Ok(true),
+            SessionAt::Unknown => Err(store_away()),
         }
     }
 
@@ -511,23 +516,23 @@ impl<B: Backend> HttpServer<B> {
                 return draining();
             }
             let home = match self.find(homes, &id, &errand.caller).await {
-                Found::Here | Found::Nowhere => return self.here(errand).await,
-                Found::There(home) => home,
-                Found::Unknown => return store_away(),
+                SessionAt::Here | SessionAt::Nowhere => return self.here(errand).await,
+                SessionAt::There(home) => home,
+                SessionAt::Unknown => return store_away(),
             };
             let Ok(mut asking) = homes.replicas.ask(&home, Subject::Session, &errand.write()).await else {
                 return store_away();
             };
             match asking.next().await {
-                Part::Answer(answer, is_last) => {
+                Arrival::Answer(answer, is_last) => {
                     let Some((head, body)) = unframed::<AnswerHead>(&answer) else { return store_away() };
                     return self.passed_on(head, body, (!is_last).then_some((asking, errand, call)));
                 }
-                Part::Bounced => {
+                Arrival::Bounced => {
                     homes.forget(&key);
                     sleep(PAUSE).await;
                 }
-                Part::Lost | Part::CutOff => {
+                Arrival::Lost | Arrival::CutOff => {
                     homes.forget(&key);
                     // A GET or DELETE can be sent again; whatever else was received must not be.
                     errand.lost = errand.method == Method::POST;
@@ -614,7 +619,8 @@ impl<B: Backend> HttpServer<B> {
         let Some(homes) = &self.homes else { return };
         let Some((head, body)) = unframed::<ErrandHead>(&handed.body) else { return };
         let headers = header_map(&head.headers);
-        let Some(caller) = self.caller(head.toolbox.as_deref(), head.token.as_deref()) else {
+        let Some(caller) = known_caller(&self.settings.rules, head.toolbox.as_deref(), head.token.as_deref())
+        else {
             return handed.bounce().await;
         };
         let method = Method::from_bytes(head.method.as_bytes()).unwrap_or(Method::POST);
@@ -637,19 +643,6 @@ impl<B: Backend> HttpServer<B> {
             () = handed.gone() => return,
         };
         pump(answer, &handed).await;
-    }
-
-    /// The caller whom another replica has let in, as the rules here know it.
-    fn caller(&self, toolbox: Option<&str>, token: Option<&str>) -> Option<Caller> {
-        let toolbox = toolbox.map(Into::into);
-        let Some(wanted) = token else { return Some(Caller { toolbox, token: None }) };
-        let known = self
-            .settings
-            .rules
-            .tokens()
-            .into_iter()
-            .map(|token| Caller { toolbox: toolbox.clone(), token: Some(token) });
-        known.into_iter().find(|caller| token_digest(caller).as_deref() == Some(wanted))
     }
 
     /// Sends what ends a question or a call to the replica that had the session before, and lets calls in flight finish.
@@ -683,6 +676,15 @@ impl<B: Backend> HttpServer<B> {
     pub(super) fn is_degraded(&self) -> bool {
         self.homes.as_ref().is_some_and(|homes| homes.replicas.is_away())
     }
+}
+
+/// The caller whom another replica has let in, as the rules here know it.
+fn known_caller(rules: &Rules, toolbox: Option<&str>, token: Option<&str>) -> Option<Caller> {
+    let toolbox = toolbox.map(Into::into);
+    let Some(wanted) = token else { return Some(Caller { toolbox, token: None }) };
+    let known =
+        rules.tokens().into_iter().map(|token| Caller { toolbox: toolbox.clone(), token: Some(token) });
+    known.into_iter().find(|caller| token_digest(caller).as_deref() == Some(wanted))
 }
 
 /// Sends an answer back to the replica that asked for it.
@@ -737,13 +739,13 @@ impl Carry {
                 () = self.pieces.closed() => return None,
             };
             match part {
-                Part::Answer(more, false) => piece = more.into(),
-                Part::Answer(more, true) => {
+                Arrival::Answer(more, false) => piece = more.into(),
+                Arrival::Answer(more, true) => {
                     let _ = self.pieces.send(more.into()).await;
                     return None;
                 }
-                Part::Lost => return Some((errand.resuming(self.last_event.as_deref()?)?, self.pieces)),
-                Part::Bounced | Part::CutOff => return None,
+                Arrival::Lost => return Some((errand.resuming(self.last_event.as_deref()?)?, self.pieces)),
+                Arrival::Bounced | Arrival::CutOff => return None,
             }
         }
     }

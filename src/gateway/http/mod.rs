@@ -171,10 +171,8 @@ pub struct Settings {
     /// The time for the head of a request, the longest pause inside a body, and how long an unused connection
     /// stays open.
     pub head_timeout: Duration,
-    /// How long a broken stream can be resumed.
-    pub kept_for: Duration,
-    /// The largest number of bytes that all streams together keep for resuming.
-    pub kept_bytes: usize,
+    /// What is kept of streams, so that a broken one can be resumed.
+    pub keeping: Keeping,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
     /// Whether `/metrics` is served.
@@ -183,6 +181,15 @@ pub struct Settings {
     pub replicas: Option<Arc<Replicas>>,
     /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
+}
+
+/// What is kept of streams.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping {
+    /// How long a broken stream can be resumed.
+    pub time: Duration,
+    /// The largest number of bytes that all streams together keep.
+    pub bytes: usize,
 }
 
 impl Settings {
@@ -196,8 +203,7 @@ impl Settings {
             max_connections: 16 * 1024,
             max_sessions: 10_000,
             head_timeout: Duration::from_secs(30),
-            kept_for: Duration::from_secs(5 * 60),
-            kept_bytes: 64 * 1024 * 1024,
+            keeping: Keeping { time: Duration::from_secs(5 * 60), bytes: 64 * 1024 * 1024 },
             keep_alive: Duration::from_secs(30),
             metrics: false,
             replicas: None,
@@ -362,7 +368,7 @@ impl<B: Backend> HttpServer<B> {
             backend,
             guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
             closed_to_strangers: !bound.ip().is_loopback(),
-            budget: Arc::new(Budget::new(settings.kept_bytes)),
+            budget: Arc::new(Budget::new(settings.keeping.bytes)),
             sessions: Sessions::new(settings.max_sessions),
             settings,
             calls: Arc::default(),
@@ -405,13 +411,13 @@ impl<B: Backend> HttpServer<B> {
     async fn sweep(&self) {
         loop {
             let rule = self.settings.rules.get();
-            let pause = (rule.session_idle_timeout.min(self.settings.kept_for) / 4)
+            let pause = (rule.session_idle_timeout.min(self.settings.keeping.time) / 4)
                 .clamp(Duration::from_millis(20), Duration::from_secs(10));
             let _ = timeout(pause, self.settings.rules.changed.notified()).await;
             let rule = self.settings.rules.get();
             let exists = |caller: Caller| caller.toolbox.is_none() || self.backend.toolbox_exists(&caller);
             let allowed = |caller: &Caller| rule.renewed(caller).is_some_and(exists);
-            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
+            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.keeping.time, allowed);
             ended.iter().for_each(|session| self.end_later(session));
             if self.homes.is_some() {
                 for session in self.sessions.all() {

@@ -36,7 +36,7 @@ pub(super) enum Begun<S> {
 }
 
 /// Where the session is that a request names.
-pub(super) enum Place {
+pub(super) enum Whereabouts {
     /// Here, or the request says which.
     Here,
     /// It is unknown, and this is the refusal.
@@ -92,7 +92,7 @@ impl<B: Backend> HttpServer<B> {
         headers: &HeaderMap,
         caller: Caller,
         body: &[u8],
-        place: Place,
+        place: Whereabouts,
     ) -> Result<Begun<B::Legacy>, Denied> {
         let mut scanner = Scanner::default();
         let posted = Posted::read(&mut scanner, body);
@@ -100,10 +100,10 @@ impl<B: Backend> HttpServer<B> {
             Ok(Posted::Message(message)) => is_modern(message),
             _ => Ok(false),
         };
-        let has_died = matches!(place, Place::Died);
+        let has_died = matches!(place, Whereabouts::Died);
         match (place, &modern) {
-            (Place::Nowhere(denied), Ok(false)) => return Err(denied),
-            (Place::Elsewhere, Ok(false)) => return Ok(Begun::Elsewhere),
+            (Whereabouts::Nowhere(denied), Ok(false)) => return Err(denied),
+            (Whereabouts::Elsewhere, Ok(false)) => return Ok(Begun::Elsewhere),
             _ => {}
         }
         let modern = modern? || says_modern(headers);
