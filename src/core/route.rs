@@ -18,6 +18,8 @@ pub trait Sink: Send + Sync {
     fn is_read(&self) -> bool {
         true
     }
+    /// Takes note that the session whose sink it is stands otherwise than before.
+    fn changed(&self) {}
 }
 
 /// One whole JSON-RPC message to a client.
@@ -141,6 +143,13 @@ impl Route {
                 bytes.is_empty() || sink.send(Outgoing { kind, bytes })
             }
             Self::Nowhere => false,
+        }
+    }
+
+    /// Takes note that the session stands otherwise than before.
+    pub(super) fn changed(&self) {
+        if let Self::Stream(sink) = self {
+            sink.changed();
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use super::connection::Connection;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
+use super::record::Record;
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
@@ -526,6 +527,16 @@ impl ClientSession {
         let mut uris: Vec<_> = self.subscriptions.lock().keys().cloned().collect();
         uris.sort_unstable();
         uris
+    }
+
+    /// How the session stands.
+    pub fn standing(&self) -> Record {
+        Record::of(self)
+    }
+
+    /// Tells whoever keeps the session for others that it stands otherwise than before.
+    pub(super) fn note_change(&self) {
+        self.main.changed();
     }
 
     /// Sends a line that is not for the client, but for the client's end of a session of the daemon.

@@ -258,10 +258,11 @@ impl Usage {
 }
 
 impl ClientSession {
-    /// Gives the client's end the record of how the session stands now, if that has changed. It must be
+    /// Gives the client's end, or the store of the replicas, the record of how the session stands now. It must be
     /// called before the answer to the request that changed it, so that whoever has the answer has the
     /// record.
     pub fn record(&self) {
+        self.note_change();
         let Some(daemon_session) = self.workspace.daemon_session() else { return };
         let record = Record::of(self);
         if daemon_session.note(&record) {

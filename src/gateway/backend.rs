@@ -2,17 +2,20 @@
 //! `Backend`.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderMap;
 
 use super::http::{Backend, Caller, mirror};
-use super::{Gateway, SHUTTING_DOWN};
+use super::restore::{reopen, restore};
+use super::{Gateway, SHUTTING_DOWN, turn_away};
 use crate::config::{Serving, Token};
 use crate::core::LIFE;
 use crate::core::observed::ServerState;
 use crate::core::process::own_use;
+use crate::core::record::Record;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
@@ -20,7 +23,7 @@ use crate::events::metrics::{Exposition, Gauges};
 use crate::face::Part;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::modern_name;
-use crate::protocol::message::{Id, Malformed, Message, Refusal};
+use crate::protocol::message::{Id, Malformed, Message, Refusal, Request};
 use crate::text::plain;
 
 /// The callers over HTTP.
@@ -171,6 +174,31 @@ impl Backend for Arc<Gateway> {
         stream: Arc<dyn Sink>,
     ) {
         self.take_batch(session, parts, Some(Route::Stream(stream)));
+    }
+
+    fn record(&self, session: &Arc<ClientSession>) -> Record {
+        session.standing()
+    }
+
+    fn restore<'a>(
+        &'a self,
+        session: &'a Arc<ClientSession>,
+        record: Record,
+        first_question: u64,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            session.peer.skip_to(first_question);
+            // The client has not introduced itself again yet, so it is not told of each change.
+            reopen(self, &session.workspace, &record).await;
+            restore(self, session, &record).await;
+        })
+    }
+
+    fn fail(&self, session: &Arc<ClientSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {
+        let Message::Request(Request { id, method, params, .. }) = message else { return };
+        if let Some(reply) = session.accept(id, Some(Route::Stream(stream)), None, None) {
+            turn_away(self, &method, params.unwrap_or_else(Node::empty), reason, reply);
+        }
     }
 
     fn close(&self, session: &Arc<ClientSession>) {

@@ -16,6 +16,7 @@ mod items;
 pub mod lock;
 mod modern;
 mod reload;
+mod restore;
 mod results;
 pub mod shell;
 mod startup;
@@ -98,19 +99,19 @@ fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span
 
 /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
 /// asked for.
-fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reply: Reply) {
+fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reason: &str, reply: Reply) {
     let text = |key| params.get(key).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri"));
     let Some(name) = named else {
-        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
+        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {reason}"));
     };
     let face = gateway.face(reply.session());
     let wording = match method {
         "tools/call" => {
             let call = ToolCall { name: &name, arguments: params.get("arguments") };
-            reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
+            reply.session().workspace.read(|view| face.too_late(view, &call, reason))
         }
-        _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
+        _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {reason}"))),
     };
     say(reply, wording, None);
 }
@@ -250,7 +251,7 @@ impl Gateway {
                     self.meet(session, &modern_name(params));
                 }
                 match session.is_ending() {
-                    true => turn_away(self, &method, params, reply),
+                    true => turn_away(self, &method, params, SHUTTING_DOWN, reply),
                     false => self.request(&method, params, reply),
                 }
             }

@@ -81,6 +81,8 @@ mod redeploy;
 mod relay;
 mod reload;
 mod remembered;
+#[cfg(target_os = "linux")]
+mod replicas;
 mod results;
 #[cfg(unix)]
 mod search;

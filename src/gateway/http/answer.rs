@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::annex::AnnexBody;
@@ -62,6 +63,8 @@ pub(super) enum Payload {
     Events(Box<Events>),
     /// What an annex answers.
     Annex(AnnexBody),
+    /// Events that another replica sends.
+    Carried(mpsc::Receiver<Bytes>),
 }
 
 /// The reading of a stream by one connection.
@@ -90,6 +93,10 @@ impl Body for Payload {
                 let frame = ready!(body.as_mut().poll_frame(context));
                 return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
             }
+            Self::Carried(pieces) => {
+                let piece = ready!(pieces.poll_recv(context));
+                return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
+            }
         };
         let bytes = match events.start.take() {
             Some(start) => start,
@@ -110,7 +117,7 @@ impl Body for Payload {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
-            Self::Events(_) => false,
+            Self::Events(_) | Self::Carried(_) => false,
             Self::Annex(body) => body.is_end_stream(),
         }
     }
@@ -118,7 +125,7 @@ impl Body for Payload {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Carried(_) => SizeHint::default(),
             Self::Annex(body) => body.size_hint(),
         }
     }
@@ -210,6 +217,14 @@ pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {
 
 pub(super) fn draining() -> HttpAnswer {
     closing(refuse(StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"))
+}
+
+/// Refuses what nobody can do without the store.
+pub(super) fn store_away() -> HttpAnswer {
+    let words = "the store that the replicas share is away; try again";
+    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, words);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 pub(super) fn wrong_method(allowed: &'static str) -> HttpAnswer {
