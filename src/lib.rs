@@ -23,6 +23,7 @@ mod known_clients;
 mod lock;
 mod memory;
 mod protocol;
+mod replicas;
 mod results;
 mod search;
 mod text;

@@ -159,7 +159,7 @@ mod tests {
         Serving {
             session_idle_timeout: Duration::from_secs(1),
             max_body_bytes: 1,
-            state_key: None,
+            state_keys: Vec::new(), store: None,
             tokens: tokens
                 .iter()
                 .map(|token| Token { name: (*token).to_owned(), token: Secret::new(*token), scope: None })

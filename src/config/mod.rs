@@ -208,16 +208,30 @@ impl KeptArguments {
 }
 
 /// Settings of serving over HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Serving {
     /// How long a session without a stream or a request lives.
     pub session_idle_timeout: Duration,
     /// The largest request body.
     pub max_body_bytes: usize,
-    /// The key that seals what clients carry for us between requests; `None` means a key of this process.
-    pub state_key: Option<Secret>,
+    /// The keys for what clients and the store carry for us: the first seals, all open. Empty means a key of this
+    /// process, or one that the replicas agree on.
+    pub state_keys: Vec<Secret>,
+    /// What all replicas of the gateway share; `None` means that there is one process only.
+    pub store: Option<StoreAddress>,
     /// The tokens that let clients in; empty if the file names none.
     pub tokens: Vec<Token>,
+}
+
+/// Where the store of the replicas is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreAddress {
+    /// The URL, with user and password; the client of the store understands it.
+    pub url: Secret,
+    /// Host and port, or the path of a socket, for people.
+    pub shown: String,
+    /// Tells gateways apart that share a store.
+    pub prefix: String,
 }
 
 /// How sessions share one process, the daemon.

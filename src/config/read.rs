@@ -45,6 +45,15 @@ impl<'d> At<'d> {
         self.add(Severity::Warning, self.pointer(), message.into(), hint.into());
     }
 
+    /// The same value, which is never shown from now on.
+    pub(super) fn hidden(&self) -> Self {
+        Self { secret: true, ..self.clone() }
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.node.kind, Kind::List(_))
+    }
+
     /// Reports an error like [`At::error`], pointing at the key.
     pub(super) fn key_error(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.add(Severity::Error, self.key_span.clone(), message.into(), hint.into());

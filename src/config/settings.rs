@@ -3,8 +3,10 @@
 use super::read::{At, Table, suggestion};
 use super::{
     ByteLimit, Common, Daemon, Inputs, Journal, KeptArguments, LockRule, NameRule, Naming, Redactor, Secret,
-    Serving, Token, server,
+    Serving, StoreAddress, Token, server,
 };
+use super::detect::secrets_of_url;
+use crate::text::percent::decode;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -41,7 +43,8 @@ pub(super) fn common(root: &Table<'_>, scope: &str, groups: &[&str]) -> Common {
         serving: Serving {
             session_idle_timeout: seconds("sessionIdleTimeout", 30 * 60),
             max_body_bytes: whole("maxBodyBytes", 1, 4 * MIB),
-            state_key: root.get("stateKey").and_then(state_key),
+            state_keys: root.get("stateKey").map(state_keys).unwrap_or_default(),
+            store: store(root),
             tokens: root.get("auth").map(|auth| tokens(auth, scope, groups)).unwrap_or_default(),
         },
         daemon: daemon(root),
@@ -113,6 +116,18 @@ fn lock(at: &At<'_>) -> Option<LockRule> {
     at.one_of(&[("enforce", LockRule::Enforce), ("warn", LockRule::Warn), ("off", LockRule::Off)])
 }
 
+/// One key, or a list of them for a time of rotation.
+fn state_keys(at: &At<'_>) -> Vec<Secret> {
+    if !at.is_list() {
+        return state_key(at).into_iter().collect();
+    }
+    let keys = at.list().unwrap_or_default();
+    if keys.is_empty() {
+        at.error("the list of state keys is empty", "write one key into it, or remove it");
+    }
+    keys.iter().filter_map(state_key).collect()
+}
+
 fn state_key(at: &At<'_>) -> Option<Secret> {
     let key = at.string()?;
     at.report.secret(key, "stateKey");
@@ -124,6 +139,44 @@ fn state_key(at: &At<'_>) -> Option<Secret> {
         return None;
     }
     Some(Secret::new(key))
+}
+
+/// The schemes of a store's URL.
+const STORE_SCHEMES: [&str; 5] = ["redis://", "valkey://", "rediss://", "valkeys://", "unix://"];
+
+/// The characters that a prefix may have besides letters and digits.
+const PREFIX_MARKS: &[u8] = b"._-";
+
+fn store(root: &Table<'_>) -> Option<StoreAddress> {
+    let prefix = root.get("storePrefix").map(store_prefix);
+    let at = root.get("store")?.hidden();
+    let url = at.string()?;
+    for (start, end, name) in secrets_of_url(url) {
+        at.report.secret(&url[start..end], &name);
+        at.report.secret(&String::from_utf8_lossy(&decode(&url[start..end])), &name);
+    }
+    let hint = "such as `redis://user:${PASSWORD}@host:6379/0`; `rediss://` is with TLS, `unix:///path` a socket";
+    if !STORE_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) || url.contains('#') {
+        at.error("this is not the URL of a Valkey or Redis server", hint);
+        return None;
+    }
+    let Ok(found) = redis::IntoConnectionInfo::into_connection_info(url) else {
+        at.error("the URL of the store cannot be read; user and password are percent-encoded", hint);
+        return None;
+    };
+    let shown = found.addr().to_string();
+    let prefix = prefix.unwrap_or_else(|| Some("default".to_owned()))?;
+    Some(StoreAddress { url: Secret::new(url), shown, prefix })
+}
+
+fn store_prefix(at: &At<'_>) -> Option<String> {
+    let prefix = at.string()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || PREFIX_MARKS.contains(&byte);
+    if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(fits) {
+        at.error("a prefix has 1 to 64 letters, digits, `.`, `_` and `-`", "choose another name");
+        return None;
+    }
+    Some(prefix.to_owned())
 }
 
 fn tokens(auth: &At<'_>, scope: &str, groups: &[&str]) -> Vec<Token> {

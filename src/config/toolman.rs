@@ -32,6 +32,8 @@ pub(super) const KEYS: &[&str] = &[
     "sessionIdleTimeout",
     "maxBodyBytes",
     "stateKey",
+    "store",
+    "storePrefix",
     "auth",
     "search",
     "envFile",

@@ -123,7 +123,7 @@ fn defaults_are_those_of_the_contract() {
     let serving = Serving {
         session_idle_timeout: Duration::from_secs(1800),
         max_body_bytes: 4 << 20,
-        state_key: None,
+        state_keys: Vec::new(), store: None,
         tokens: vec![],
     };
     assert_eq!(common.serving, serving);
@@ -159,7 +159,7 @@ fn every_top_level_key_is_known() {
         (common.serving.session_idle_timeout, common.serving.max_body_bytes),
         (Duration::from_secs(60), 4096)
     );
-    assert_eq!(common.serving.state_key.expect("given").expose().len(), 32);
+    assert_eq!(common.serving.state_keys.len(), 1);
     let tokens: Vec<_> =
         common.serving.tokens.iter().map(|t| (&*t.name, t.token.expose(), t.scope.clone())).collect();
     assert_eq!(tokens, [("ci", "s3cr3t-token", Some(vec!["dev".to_owned()])), ("all", "x", None)]);

@@ -165,7 +165,7 @@ impl Engine {
         Arc::new(Self {
             known: Known::new(around.cache.as_deref(), &around.directory),
             programs: Programs { launcher: around.launcher, vars: around.vars, directory: around.directory },
-            bridge: Bridge::new(settings.serving.state_key.as_ref().map(|key| key.expose())),
+            bridge: Bridge::new(&settings.serving.state_keys),
             logins: Logins::new(around.state, around.attendance),
             kept: Arc::default(),
             events: around.events,
@@ -199,9 +199,8 @@ impl Engine {
 
     /// Puts other top-level settings in force.
     pub fn set_settings(&self, settings: Common) {
-        let state_key = |settings: &Common| settings.serving.state_key.clone();
-        if state_key(&self.settings()) != state_key(&settings) {
-            self.bridge.seal.renew(settings.serving.state_key.as_ref().map(|key| key.expose()));
+        if self.settings().serving.state_keys != settings.serving.state_keys {
+            self.bridge.seal.renew(&settings.serving.state_keys);
         }
         self.events.apply(&settings.journal, &settings.secrets);
         self.in_force.limit.store(settings.max_message_bytes, Ordering::Relaxed);

@@ -289,7 +289,7 @@ mod tests {
         };
         let tokens = vec![token("a", "one"), token("b", "two")];
         let serving =
-            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_key: None, tokens };
+            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_keys: Vec::new(), store: None, tokens };
         for (name, secret, expected) in [("a", "one", true), ("a", "two", false), ("c", "one", false)] {
             assert_eq!(is_known(&serving, &token(name, secret)), expected, "{name} {secret}");
         }

@@ -35,6 +35,7 @@ use super::gate::Turn;
 use super::modern::ModernCall;
 use super::reply::Reply;
 use super::session::{ClientSession, Question, Ticket};
+use crate::config::Secret;
 use crate::events::{Errand, Exchange};
 use crate::json::{MemberChange, Node, Raw, Scanner, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, modern_meta};
@@ -439,9 +440,9 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge with the configured key, if there is one.
-    pub(super) fn new(key: Option<&str>) -> Self {
-        Self { seal: Seal::new(key), used: Mutex::default(), parked: Mutex::default() }
+    /// A bridge with the configured keys, if there are any.
+    pub(super) fn new(keys: &[Secret]) -> Self {
+        Self { seal: Seal::new(keys), used: Mutex::default(), parked: Mutex::default() }
     }
 
     /// What a retry with `requestState` continues, if the state is ours and fits the request.

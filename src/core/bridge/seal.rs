@@ -10,11 +10,13 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Secret;
 use crate::text::digest::{from_hex, hex};
 
 /// Seals and opens states.
 pub struct Seal {
-    key: RwLock<LessSafeKey>,
+    /// The first seals, all open; there is at least one.
+    keys: RwLock<Vec<LessSafeKey>>,
     random: SystemRandom,
 }
 
@@ -46,15 +48,15 @@ pub enum State {
 }
 
 impl Seal {
-    /// Uses the configured key, so that replicas agree, or else a key of this process.
-    pub fn new(key: Option<&str>) -> Self {
+    /// Uses the configured keys, so that replicas agree, or else a key of this process.
+    pub fn new(keys: &[Secret]) -> Self {
         let random = SystemRandom::new();
-        Self { key: RwLock::new(made_of(key, &random)), random }
+        Self { keys: RwLock::new(made_of(keys, &random)), random }
     }
 
-    /// Switches to another key. What was sealed before can no longer be opened.
-    pub fn renew(&self, key: Option<&str>) {
-        *self.key.write() = made_of(key, &self.random);
+    /// Switches to other keys. What was sealed with a key that is not among them can no longer be opened.
+    pub fn renew(&self, keys: &[Secret]) {
+        *self.keys.write() = made_of(keys, &self.random);
     }
 
     /// Seals a state into a text that only we can open.
@@ -62,8 +64,7 @@ impl Seal {
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).expect("the system has random numbers");
         let mut text = serde_json::to_vec(sealed).expect("plain data");
-        self.key
-            .read()
+        self.keys.read()[0]
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut text)
             .expect("short enough to be sealed");
         let mut whole = nonce.to_vec();
@@ -75,10 +76,12 @@ impl Seal {
     pub fn open(&self, text: &str, now: u64) -> Option<Sealed> {
         let whole = from_hex(text)?;
         let (nonce, rest) = whole.split_at_checked(NONCE_LEN)?;
-        let mut rest = rest.to_vec();
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let opened = self.key.read().open_in_place(nonce, Aad::empty(), &mut rest).ok()?;
-        let sealed: Sealed = serde_json::from_slice(opened).ok()?;
+        let open = |key: &LessSafeKey| {
+            let mut rest = rest.to_vec();
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            serde_json::from_slice(key.open_in_place(nonce, Aad::empty(), &mut rest).ok()?).ok()
+        };
+        let sealed: Sealed = self.keys.read().iter().find_map(open)?;
         (sealed.expires > now).then_some(sealed)
     }
 
@@ -90,13 +93,16 @@ impl Seal {
     }
 }
 
-fn made_of(key: Option<&str>, random: &SystemRandom) -> LessSafeKey {
-    let mut bytes = [0; 32];
-    match key {
-        Some(key) => bytes.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref()),
-        None => random.fill(&mut bytes).expect("the system has random numbers"),
+fn made_of(keys: &[Secret], random: &SystemRandom) -> Vec<LessSafeKey> {
+    let key = |bytes: &[u8]| {
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("the key has the right length"))
+    };
+    if keys.is_empty() {
+        let mut bytes = [0; 32];
+        random.fill(&mut bytes).expect("the system has random numbers");
+        return vec![key(&bytes)];
     }
-    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &bytes).expect("the key has the right length"))
+    keys.iter().map(|given| key(digest(&SHA256, given.expose().as_bytes()).as_ref())).collect()
 }
 
 /// A digest of parameters that does not depend on the order of their keys.
@@ -117,7 +123,7 @@ mod tests {
 
     #[test]
     fn only_what_was_sealed_opens_and_only_for_a_while() {
-        let seal = Seal::new(None);
+        let seal = Seal::new(&[]);
         let sealed = Sealed {
             principal: "ci".into(),
             method: "tools/call".into(),
@@ -128,15 +134,34 @@ mod tests {
         let text = seal.seal(&sealed);
         assert_eq!(seal.open(&text, 99), Some(sealed.clone()));
         assert_eq!(seal.open(&text, 100), None);
-        assert_eq!(Seal::new(None).open(&text, 0), None);
-        let (one, two) = (
-            Seal::new(Some("a key of thirty-two bytes, at least")),
-            Seal::new(Some("a key of thirty-two bytes, at least")),
-        );
-        assert_eq!(two.open(&one.seal(&sealed), 0), Some(sealed));
+        assert_eq!(Seal::new(&[]).open(&text, 0), None);
         for broken in ["", "zz", "ä", &text[2..], &format!("{}00", &text[..text.len() - 2])] {
             assert_eq!(seal.open(broken, 0), None, "{broken}");
         }
+    }
+
+    /// A key is changed in three steps, and at each of them replicas that are a step apart accept each other's states.
+    #[test]
+    fn keys_are_rotated_without_a_state_lost() {
+        let sealed = Sealed {
+            principal: String::new(),
+            method: "tools/call".into(),
+            digest: params_digest("{}"),
+            expires: 100,
+            state: State::Upstream(None),
+        };
+        let seal = |keys: &[&str]| Seal::new(&keys.iter().map(|key| Secret::new(*key)).collect::<Vec<_>>());
+        let steps = [seal(&["old"]), seal(&["old", "new"]), seal(&["new", "old"]), seal(&["new"])];
+        for (one, step) in steps.iter().enumerate() {
+            for (other, reader) in steps.iter().enumerate() {
+                let opens = one.abs_diff(other) <= 1 || (one, other) == (0, 2) || (one, other) == (3, 1);
+                assert_eq!(reader.open(&step.seal(&sealed), 0).is_some(), opens, "{one} {other}");
+            }
+        }
+        let changed = seal(&["old"]);
+        let text = changed.seal(&sealed);
+        changed.renew(&[Secret::new("new"), Secret::new("old")]);
+        assert_eq!(changed.open(&text, 0), Some(sealed));
     }
 
     #[test]

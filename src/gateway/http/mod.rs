@@ -213,7 +213,7 @@ impl Rules {
         let serving = Serving {
             session_idle_timeout: Duration::MAX,
             max_body_bytes: 0,
-            state_key: None,
+            state_keys: Vec::new(), store: None,
             tokens: Vec::new(),
         };
         Self::new(&serving, None)

@@ -1,0 +1,131 @@
+//! Decides who is there, from what the store says at each beat of the heart; pure.
+//!
+//! Invariant: nobody is judged by a silence that the store itself may have caused. After a time in which we could not
+//! beat, everybody gets as long as a replica has anyway.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::store::Roll;
+
+/// How often a replica tells that it lives.
+pub const BEAT: Duration = Duration::from_millis(200);
+/// The silence after which it is gone. With the time until somebody looks, and until letters have come back that it did
+/// not receive, a request that it had fails within three seconds of its death.
+pub const GONE: Duration = Duration::from_millis(2500);
+
+/// The other replicas, as far as one of them knows.
+#[derive(Debug)]
+pub(super) struct Members {
+    others: HashMap<String, bool>,
+    /// Since when silences tell something.
+    judging_since: Instant,
+}
+
+/// What a beat has told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The replicas that are gone since the last beat.
+    pub(super) gone: Vec<String>,
+    /// Whether others may have taken us for gone.
+    pub(super) doubt: bool,
+}
+
+impl Members {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { others: HashMap::new(), judging_since: now }
+    }
+
+    /// Takes note of a time in which the store was away.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.judging_since = now;
+    }
+
+    /// Whether a replica is there; `None` if nobody has heard of it.
+    pub(super) fn is_there(&self, id: &str) -> Option<bool> {
+        self.others.get(id).copied()
+    }
+
+    /// Those who are there.
+    pub(super) fn all(&self) -> Vec<String> {
+        self.others.iter().filter(|(_, there)| **there).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Verdict {
+        let doubt = roll.own_silence.is_none_or(|silence| silence >= GONE);
+        if doubt {
+            self.begin_anew(now);
+        }
+        let patient = now - self.judging_since < GONE;
+        let mut gone = Vec::new();
+        let mut others = HashMap::new();
+        for (id, silence) in &roll.others {
+            let was_there = self.others.get(id).copied();
+            let there = *silence < GONE || patient && was_there != Some(false);
+            if !there && was_there != Some(false) {
+                gone.push(id.clone());
+            }
+            others.insert(id.clone(), there);
+        }
+        for (id, there) in &self.others {
+            if !others.contains_key(id) && *there {
+                // Whoever is not on the roll has left, unless the store has forgotten all of it.
+                match patient {
+                    true => drop(others.insert(id.clone(), true)),
+                    false => gone.push(id.clone()),
+                }
+            }
+        }
+        self.others = others;
+        Verdict { gone, doubt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(200);
+
+    fn roll(own: Option<u64>, others: &[(&str, u64)]) -> Roll {
+        let others = others.iter().map(|(id, ms)| ((*id).to_owned(), Duration::from_millis(*ms))).collect();
+        Roll { own_silence: own.map(Duration::from_millis), others }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_is_gone_when_it_is_silent_or_has_left_and_never_for_the_sake_of_the_store() {
+        let start = Instant::now();
+        let mut members = Members::new(start);
+        let verdict = |gone: &[&str], doubt| Verdict {
+            gone: gone.iter().map(|id| (*id).to_owned()).collect(),
+            doubt,
+        };
+        // We are new, so nobody is judged yet.
+        assert_eq!(members.judge(&roll(None, &[("a", 0), ("old", 9000)]), start), verdict(&[], true));
+        assert_eq!((members.is_there("a"), members.is_there("b")), (Some(true), None));
+        // A second later everybody had its time.
+        let now = start + GONE;
+        assert_eq!(members.judge(&roll(Some(200), &[("a", 100), ("old", 9000)]), now), verdict(&["old"], false));
+        assert_eq!(members.judge(&roll(Some(200), &[("a", 2499), ("old", 9200)]), now + SOON), verdict(&[], false));
+        assert_eq!(members.all(), ["a"]);
+        assert_eq!(members.judge(&roll(Some(200), &[("a", 2500)]), now + SOON), verdict(&["a"], false));
+        assert_eq!(members.is_there("a"), Some(false));
+        // It comes back, and leaves.
+        assert_eq!(members.judge(&roll(Some(200), &[("a", 1)]), now + SOON), verdict(&[], false));
+        assert_eq!(members.is_there("a"), Some(true));
+        assert_eq!(members.judge(&roll(Some(200), &[]), now + SOON), verdict(&["a"], false));
+        assert_eq!(members.is_there("a"), None);
+        // The store was away for a while, and then forgot everything.
+        members.judge(&roll(Some(200), &[("a", 1)]), now + SOON);
+        let later = now + GONE * 3;
+        members.begin_anew(later);
+        assert_eq!(members.judge(&roll(Some(2000), &[("a", 9000)]), later), verdict(&[], false));
+        assert_eq!(members.judge(&roll(None, &[]), later + SOON), verdict(&[], true));
+        assert_eq!(members.is_there("a"), Some(true));
+        assert_eq!(members.judge(&roll(Some(200), &[]), later + SOON + GONE), verdict(&["a"], false));
+        // We were paused.
+        assert_eq!(members.judge(&roll(Some(2500), &[]), later + GONE * 4), verdict(&[], true));
+    }
+}

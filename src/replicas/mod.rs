@@ -1,0 +1,560 @@
+//! Any number of gateways behind a load balancer that are one server to their clients.
+//!
+//! A [`Replicas`] is this process among its fellows: it tells them that it lives, knows who else does, keeps what all of them
+//! share in a [`Store`] and carries letters between them. `serve --http` makes one if the file names a store; without
+//! it nothing of this module runs.
+//!
+//! | file | what |
+//! |---|---|
+//! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
+//! | `seal.rs` | everything that stands in the store is sealed |
+//! | `members.rs` | who is there; pure |
+//! | `post.rs` | letters, and requests that are handed on |
+//!
+//! **How to build on it.** Something that every replica can read is an entry: [`Replicas::read`], [`Replicas::swap`] to put it in
+//! the place of what was seen (0: nothing; so a marker for single use is `swap(key, 0, …)`, and the first to come gets
+//! `Some`), [`Replicas::write`] for its owner's changes. Something that lives in one place has an entry whose owner is its
+//! *home*: whoever is asked for it reads the entry, asks the owner by [`Replicas::ask`] while
+//! [`Replicas::is_there`], and else takes its place by `swap`, which begins a new epoch. The home serves what it is asked by
+//! [`Replicas::serve`]. What all must hear is told by [`Replicas::tell_all`].
+//!
+//! Invariant: what is unreadable in the store is as good as absent. Nothing of it is believed.
+//!
+//! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
+//! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
+
+pub mod in_process;
+mod members;
+pub mod post;
+mod seal;
+pub mod store;
+pub mod valkey;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use self::members::{BEAT, GONE, Members};
+use self::post::{Desk, ID_LENGTH, Letter, LetterKind, Part, Subject};
+use self::seal::StoreSeal;
+use self::store::{Addition, Away, Entry, LONGEST_LIFE, Roll, Store};
+use crate::config::Secret;
+use crate::text::digest::{Digest, hex};
+
+/// How long a replica can be sure that nobody has taken its place, after it has told that it lives.
+const LEASE: Duration = Duration::from_millis(2200);
+/// How long letters live that nobody receives.
+const LETTER_LIFE: Duration = Duration::from_secs(60);
+/// How long bounced letters may take to come back, after it is known that their receiver is gone.
+const BOUNCE: Duration = Duration::from_millis(150);
+/// How long those who wait for another replica go on waiting while the store is away.
+const LONGEST_AWAY: Duration = Duration::from_secs(5);
+/// How often the key that the replicas agreed on is kept from expiring.
+const KEY_CARE: Duration = Duration::from_secs(60 * 60);
+/// The entry of that key.
+const KEY: &str = "key";
+
+/// What serves the letters of a subject.
+type Handler = Arc<dyn Fn(Mailed) + Send + Sync>;
+/// What is asked when we may have lost our place. It gives up what is no longer ours.
+type OnDoubt = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Away>> + Send>> + Send + Sync>;
+
+/// What came by mail.
+pub enum Mailed {
+    /// A request that wants an answer.
+    Asked(Handed),
+    /// Something that all were told.
+    News {
+        /// The replica that told it.
+        from: String,
+        /// What it told.
+        body: Vec<u8>,
+    },
+}
+
+/// This process among its fellows.
+pub struct Replicas {
+    /// Our id, which no other process has.
+    pub id: Arc<str>,
+    store: Arc<dyn Store>,
+    seal: StoreSeal,
+    /// Whether the file has keys, so that none is agreed on in the store.
+    has_keys: AtomicBool,
+    members: Mutex<Members>,
+    desk: Desk,
+    handlers: RwLock<HashMap<Subject, Handler>>,
+    on_doubt: RwLock<Vec<OnDoubt>>,
+    begun: Instant,
+    /// Until when nobody can have taken our place, in milliseconds since `begun`.
+    lease: AtomicU64,
+    /// Since when the store is away; `None` while it is there.
+    away: watch::Sender<Option<Instant>>,
+    /// Counts the beats that came to their end, whatever it was.
+    beats: watch::Sender<u64>,
+}
+
+impl Replicas {
+    /// A replica over this store. It is one of them once it runs.
+    pub fn new(store: Arc<dyn Store>, keys: &[Secret]) -> Arc<Self> {
+        let mut id = [0; ID_LENGTH / 2];
+        getrandom::fill(&mut id).expect("the system has random numbers");
+        let begun = Instant::now();
+        Arc::new(Self {
+            id: hex(id).into(),
+            store,
+            seal: StoreSeal::new(keys),
+            has_keys: AtomicBool::new(!keys.is_empty()),
+            members: Mutex::new(Members::new(begun)),
+            desk: Desk::default(),
+            handlers: RwLock::default(),
+            on_doubt: RwLock::default(),
+            begun,
+            lease: AtomicU64::new(0),
+            away: watch::Sender::new(None),
+            beats: watch::Sender::new(0),
+        })
+    }
+
+    /// Agrees on a key if need be, tells the others that we live, and begins to run.
+    pub async fn begin(self: &Arc<Self>) -> Result<(), Away> {
+        self.agree().await?;
+        self.beat().await?;
+        let (beating, receiving) = (self.clone(), self.clone());
+        tokio::spawn(async move { beating.keep_beating().await });
+        tokio::spawn(async move { receiving.keep_receiving().await });
+        Ok(())
+    }
+
+    /// Leaves for good: the others need not wait to know that we are gone.
+    pub async fn leave(&self) {
+        let _ = self.store.leave(&self.id).await;
+    }
+
+    /// The keys in force: those of the file, or the one that was agreed on.
+    pub fn keys(&self) -> Vec<Secret> {
+        self.seal.keys()
+    }
+
+    /// Puts the keys of a new file in force.
+    pub fn set_keys(&self, keys: &[Secret]) {
+        self.has_keys.store(!keys.is_empty(), Ordering::Relaxed);
+        if !keys.is_empty() {
+            self.seal.renew(keys);
+        }
+    }
+
+    /// Whether the store is away.
+    pub fn is_away(&self) -> bool {
+        self.away.borrow().is_some()
+    }
+
+    /// Whether a home may answer at once.
+    pub fn is_settled(&self) -> bool {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        now < self.lease.load(Ordering::Relaxed) || self.is_away()
+    }
+
+    /// Waits until it is known that our homes are still ours, or that nobody can say.
+    pub async fn settled(&self) {
+        let mut beats = self.beats.subscribe();
+        while !self.is_settled() {
+            if beats.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Calls this whenever others may have taken our place, or the store has forgotten everything.
+    pub fn on_doubt(&self, ask: OnDoubt) {
+        self.on_doubt.write().push(ask);
+    }
+
+    /// Serves the letters of a subject in this way.
+    pub fn serve(&self, subject: Subject, handler: Handler) {
+        self.handlers.write().insert(subject, handler);
+    }
+
+    /// A name for keys that tells nothing of what it stands for.
+    pub fn digest(parts: &[&str]) -> String {
+        let mut digest = Digest::default();
+        parts.iter().for_each(|part| digest.eat(part));
+        digest.name()
+    }
+}
+
+/// What stands in the store.
+impl Replicas {
+    /// Reads an entry.
+    pub async fn read(&self, key: &str) -> Result<Option<Entry>, Away> {
+        let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
+        Ok(self.seal.open(key, &entry.value).map(|value| Entry { value, ..entry }))
+    }
+
+    /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
+    /// epoch, or `None` if another entry is there by now.
+    pub async fn swap(
+        &self,
+        key: &str,
+        seen: u64,
+        owner: &str,
+        value: &[u8],
+        life: Duration,
+    ) -> Result<Option<u64>, Away> {
+        self.reachable()?;
+        let sealed = self.seal.seal(key, value);
+        self.noted(self.store.swap(key, seen, owner, &sealed, life).await)
+    }
+
+    /// Changes the value of an entry as long as it has this epoch; `false`: it has another by now.
+    pub async fn write(&self, key: &str, epoch: u64, value: &[u8], life: Duration) -> Result<bool, Away> {
+        self.reachable()?;
+        let sealed = self.seal.seal(key, value);
+        self.noted(self.store.write(key, epoch, &sealed, life).await)
+    }
+
+    /// The epochs of entries; 0 for those that are not there.
+    pub async fn epochs(&self, keys: &[String]) -> Result<Vec<u64>, Away> {
+        self.noted(self.store.epochs(keys).await)
+    }
+
+    /// Lets entries or logs live for this long from now on.
+    pub async fn touch(&self, keys: &[String], life: Duration) -> Result<(), Away> {
+        self.reachable()?;
+        self.noted(self.store.touch(keys, life).await)
+    }
+
+    /// Deletes entries and logs.
+    pub async fn remove(&self, keys: &[String]) -> Result<(), Away> {
+        self.reachable()?;
+        self.noted(self.store.remove(keys).await)
+    }
+
+    /// Adds to a log, all or nothing; `false`: the fence does not hold, or the log has gone further.
+    pub async fn append(&self, mut addition: Addition<'_>) -> Result<bool, Away> {
+        self.reachable()?;
+        for (position, event) in &mut addition.events {
+            *event = self.seal.seal(&place(addition.log, *position), event);
+        }
+        self.noted(self.store.append(addition).await)
+    }
+
+    /// The events of a log behind this position, in their order.
+    pub async fn events(&self, log: &str, after: u64) -> Result<Vec<(u64, Vec<u8>)>, Away> {
+        self.reachable()?;
+        let events = self.noted(self.store.events(log, after).await)?;
+        let open = |(position, event): (u64, Vec<u8>)| {
+            self.seal.open(&place(log, position), &event).map(|event| (position, event))
+        };
+        Ok(events.into_iter().map_while(open).collect())
+    }
+
+    /// Refuses at once while the store is away, so that nobody waits for it.
+    fn reachable(&self) -> Result<(), Away> {
+        match self.is_away() {
+            true => Err(Away("the store is away".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes note of a store that is away.
+    fn noted<T>(&self, answer: Result<T, Away>) -> Result<T, Away> {
+        if let Err(Away(reason)) = &answer {
+            let is_news = self.away.send_if_modified(|away| {
+                let is_news = away.is_none();
+                away.get_or_insert_with(Instant::now);
+                is_news
+            });
+            if is_news {
+                tracing::warn!("the store is away ({reason}); what needs it is refused until it is back");
+            }
+        }
+        answer
+    }
+}
+
+fn place(log: &str, position: u64) -> String {
+    format!("{log}#{position}")
+}
+
+/// Who is there.
+impl Replicas {
+    /// Whether a replica is there; if nobody has heard of it yet, the store is asked again.
+    pub async fn is_there(&self, id: &str) -> Result<bool, Away> {
+        if *id == *self.id {
+            return Ok(true);
+        }
+        if let Some(there) = self.members.lock().is_there(id) {
+            return Ok(there);
+        }
+        self.reachable()?;
+        let roll = self.noted(self.store.beat(&self.id).await)?;
+        Ok(roll.others.iter().any(|(other, silence)| other == id && *silence < GONE))
+    }
+
+    async fn keep_beating(self: Arc<Self>) {
+        let mut cared = Instant::now();
+        loop {
+            let next = Instant::now() + BEAT;
+            let _ = self.beat().await;
+            self.beats.send_modify(|count| *count += 1);
+            if cared.elapsed() >= KEY_CARE {
+                cared = Instant::now();
+                let _ = self.touch(&[KEY.to_owned()], LONGEST_LIFE).await;
+            }
+            let away_since = *self.away.borrow();
+            if away_since.is_some_and(|since| since.elapsed() >= LONGEST_AWAY) {
+                self.give_up_waiting();
+            }
+            sleep_until(next).await;
+        }
+    }
+
+    /// Tells that we live, and hears who else does.
+    async fn beat(self: &Arc<Self>) -> Result<(), Away> {
+        let told = Instant::now();
+        let roll: Roll = self.noted(self.store.beat(&self.id).await)?;
+        if self.is_away() {
+            self.members.lock().begin_anew(Instant::now());
+        }
+        let verdict = self.members.lock().judge(&roll, Instant::now());
+        if verdict.doubt {
+            self.noted(self.agree().await)?;
+            let asked: Vec<_> = self.on_doubt.read().clone();
+            for ask in asked {
+                self.noted(ask().await)?;
+            }
+            // What was on its way to us may have been sent back or forgotten.
+            self.give_up_waiting();
+        }
+        let until = told.duration_since(self.begun) + LEASE;
+        self.lease.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if self.away.send_replace(None).is_some() {
+            tracing::warn!("the store is back");
+        }
+        for id in verdict.gone {
+            tracing::info!("replica {id} is gone");
+            let replicas = self.clone();
+            tokio::spawn(async move { replicas.bury(&id).await });
+        }
+        Ok(())
+    }
+
+    /// Agrees with the others on a key, if the file has none.
+    async fn agree(&self) -> Result<(), Away> {
+        if self.has_keys.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        loop {
+            if let Some(entry) = self.store.read(KEY).await? {
+                let key = Secret::new(hex(&entry.value));
+                if self.seal.keys() != [key.clone()] {
+                    self.seal.renew(&[key]);
+                }
+                return Ok(());
+            }
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).expect("the system has random numbers");
+            self.store.swap(KEY, 0, "", &key, LONGEST_LIFE).await?;
+        }
+    }
+
+    /// Gives up what depends on a replica that is gone: letters that it did not receive go back to where they came from, and
+    /// whoever waits for it hears that it is lost.
+    async fn bury(&self, id: &str) {
+        let letters = self.noted(self.store.take_back(id).await).unwrap_or_default();
+        let opened = letters.iter().filter_map(|letter| Letter::read(&self.seal.open(&mailbox(id), letter)?));
+        let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
+        for Letter { from, number, subject, .. } in asks {
+            if *from == *self.id {
+                self.desk.part(number, None, Part::Bounced);
+            } else {
+                let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
+            }
+        }
+        self.desk.all_gone(Some(id));
+        let waiting = self.desk.asked(Some(id));
+        sleep(BOUNCE).await;
+        for number in waiting {
+            self.desk.part(number, None, Part::Lost);
+        }
+    }
+
+    /// Gives up all that waits for others, or for whom others wait.
+    fn give_up_waiting(&self) {
+        for number in self.desk.asked(None) {
+            self.desk.part(number, None, Part::Lost);
+        }
+        self.desk.all_gone(None);
+    }
+}
+
+fn mailbox(id: &str) -> String {
+    format!("mail:{id}")
+}
+
+/// Letters.
+impl Replicas {
+    /// Hands a request to another replica.
+    pub async fn ask(self: &Arc<Self>, to: &str, subject: Subject, body: &[u8]) -> Result<Asking, Away> {
+        self.reachable()?;
+        let number = self.desk.next();
+        let parts = self.desk.ask(number, to);
+        let asking = Asking { replicas: self.clone(), subject, number, parts };
+        self.send(to, LetterKind::Ask, subject, number, body).await?;
+        // It may have gone while the letter was on its way to the store, and after its mail was taken back.
+        if self.members.lock().is_there(to) == Some(false) {
+            let (replicas, to) = (self.clone(), to.to_owned());
+            tokio::spawn(async move { replicas.bury(&to).await });
+        }
+        Ok(asking)
+    }
+
+    /// Tells something to all others who are there.
+    pub async fn tell_all(&self, subject: Subject, body: &[u8]) -> Result<(), Away> {
+        let all = self.members.lock().all();
+        for id in all {
+            self.send(&id, LetterKind::News, subject, 0, body).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        to: &str,
+        kind: LetterKind,
+        subject: Subject,
+        number: u64,
+        body: &[u8],
+    ) -> Result<(), Away> {
+        self.reachable()?;
+        let (from, serial) = (self.id.to_string(), self.desk.next());
+        let letter = Letter { kind, subject, from, serial, number, body: body.to_vec() };
+        let sealed = self.seal.seal(&mailbox(to), &letter.write());
+        self.noted(self.store.send(to, &sealed, LETTER_LIFE).await)
+    }
+
+    async fn keep_receiving(self: Arc<Self>) {
+        loop {
+            match self.store.receive(&self.id).await {
+                Ok(letters) => letters.iter().for_each(|letter| self.take(letter)),
+                Err(_) => sleep(BEAT).await,
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, sealed: &[u8]) {
+        let Some(letter) = self.seal.open(&mailbox(&self.id), sealed).and_then(|text| Letter::read(&text)) else {
+            tracing::debug!("a letter of another replica cannot be opened");
+            return;
+        };
+        let Letter { kind, subject, from, serial, number, body } = letter;
+        if !self.desk.is_new(&from, serial) {
+            return;
+        }
+        let handler = || self.handlers.read().get(&subject).cloned();
+        match kind {
+            LetterKind::Ask => {
+                let gone = self.desk.hand(&from, number);
+                let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
+                if let Some(handler) = handler() {
+                    handler(Mailed::Asked(handed));
+                }
+            }
+            LetterKind::Part { last } => {
+                if !self.desk.part(number, Some(&from), Part::Answer(body, last)) && !last {
+                    let replicas = self.clone();
+                    tokio::spawn(async move {
+                        let _ = replicas.send(&from, LetterKind::Gone, subject, number, &[]).await;
+                    });
+                }
+            }
+            LetterKind::Bounced => {
+                self.desk.part(number, None, Part::Bounced);
+            }
+            LetterKind::Gone => self.desk.gone(&from, number),
+            LetterKind::News => {
+                if let Some(handler) = handler() {
+                    handler(Mailed::News { from, body });
+                }
+            }
+        }
+    }
+}
+
+/// A request that was handed to another replica. Dropping it tells the other that nobody waits any more.
+pub struct Asking {
+    replicas: Arc<Replicas>,
+    subject: Subject,
+    number: u64,
+    parts: mpsc::Receiver<Part>,
+}
+
+impl Asking {
+    /// What comes next of it.
+    pub async fn next(&mut self) -> Part {
+        self.parts.recv().await.unwrap_or(Part::Lost)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(to) = self.replicas.desk.forget(self.number) {
+            let (replicas, subject, number) = (self.replicas.clone(), self.subject, self.number);
+            tokio::spawn(async move {
+                let _ = replicas.send(&to, LetterKind::Gone, subject, number, &[]).await;
+            });
+        }
+    }
+}
+
+/// A request that another replica handed us.
+pub struct Handed {
+    replicas: Arc<Replicas>,
+    subject: Subject,
+    /// The replica that asks.
+    pub from: String,
+    number: u64,
+    gone: watch::Receiver<bool>,
+    /// What it asks.
+    pub body: Vec<u8>,
+}
+
+impl Handed {
+    /// Sends a part of the answer. While the store is away for a moment, it is tried again; `false`: nobody will get it.
+    pub async fn part(&self, body: &[u8], last: bool) -> bool {
+        let kind = LetterKind::Part { last };
+        let sent = async {
+            while self.replicas.send(&self.from, kind, self.subject, self.number, body).await.is_err() {
+                sleep(BEAT).await;
+            }
+        };
+        !self.is_gone() && timeout(LONGEST_AWAY, sent).await.is_ok()
+    }
+
+    /// Says that the request is none of ours.
+    pub async fn bounce(&self) {
+        let _ = self.replicas.send(&self.from, LetterKind::Bounced, self.subject, self.number, &[]).await;
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub fn is_gone(&self) -> bool {
+        *self.gone.borrow()
+    }
+
+    /// Resolves when nobody waits for the answer any more.
+    pub async fn gone(&self) {
+        let _ = self.gone.clone().wait_for(|gone| *gone).await;
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        self.replicas.desk.served(&self.from, self.number);
+    }
+}
