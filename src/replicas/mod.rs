@@ -9,7 +9,7 @@
 //! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
-//! | `post.rs` | letters, and requests that are handed on |
+//! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
 //!
 //! **How to build on it.** Something that every replica can read is an entry: [`Replicas::read`], [`Replicas::swap`] to put it in
 //! the place of what was seen (0: nothing; so a marker for single use is `swap(key, 0, …)`, and the first to come gets
@@ -23,6 +23,7 @@
 //! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
 //! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
 
+pub mod all;
 pub mod in_process;
 mod members;
 pub mod post;
@@ -462,8 +463,9 @@ impl Replicas {
             LetterKind::Ask => {
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                if let Some(handler) = handler() {
-                    handler(Mailed::Asked(handed));
+                match handler() {
+                    Some(handler) => handler(Mailed::Asked(handed)),
+                    None => drop(tokio::spawn(async move { handed.bounce().await })),
                 }
             }
             LetterKind::Part { last } => {

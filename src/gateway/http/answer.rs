@@ -149,6 +149,7 @@ pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Byte
 pub(super) fn modern_status(error: Option<i64>) -> StatusCode {
     match error {
         Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code::STORE_AWAY) => StatusCode::SERVICE_UNAVAILABLE,
         Some(code) if is_modern_code(code) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
