@@ -141,7 +141,7 @@ fn own(
     let door = Door::new(address, &[], rules.clone(), key);
     let journal = JournalReader::new(directory);
     let console = Console::of_journal(door, face, gateway.clone(), service.refused.clone(), journal);
-    let watching = service.follow(&gateway, Some(rules))?;
+    let watching = service.follow(&gateway, Some((rules, None)))?;
     Ok(Own { console, gateway, watching })
 }
 

@@ -19,6 +19,7 @@ use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
 use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
+use crate::replicas::Replicas;
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -102,10 +103,15 @@ impl<'a> Service<'a> {
 
     async fn serve_http(self, configured: Configured, address: &str, http: &Http) -> Result<u8, Failure> {
         let shutdown = signal()?;
+        let replicas = serve_http::join(&configured.face.common().serving).await?;
         let mut ready = serve_http::prepare(address, http, &configured.face.common().serving)?;
+        ready.settings.replicas = replicas.clone();
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         if http.metrics {
             count_events(&gateway);
+        }
+        if let Some(replicas) = &replicas {
+            gateway.join(replicas);
         }
         gateway.begin_http();
         if http.console {
@@ -114,12 +120,15 @@ impl<'a> Service<'a> {
             writeln!(io::stderr(), "console: {}", console.address(ready.address()?))?;
             ready.settings.annex = Some(Arc::new(console));
         }
-        let watching = self.follow(&gateway, Some(ready.settings.rules.clone()))?;
+        let watching = self.follow(&gateway, Some((ready.settings.rules.clone(), replicas.clone())))?;
         let mut out = io::stdout();
         let backend = Arc::new(gateway.clone());
         tokio::select! {
             served = serve_http::run(backend, ready, &mut out, shutdown) => served?,
             () = watching => {}
+        }
+        if let Some(replicas) = &replicas {
+            replicas.leave().await;
         }
         gateway.end().await;
         finish_events(&gateway);
@@ -163,7 +172,7 @@ impl<'a> Service<'a> {
     pub(super) fn follow(
         self,
         gateway: &Arc<Gateway>,
-        rules: Option<Arc<Rules>>,
+        rules: Option<(Arc<Rules>, Option<Arc<Replicas>>)>,
     ) -> io::Result<impl Future<Output = ()> + use<>> {
         let (loader, output, reading, putting) = (self.loader, self.output, gateway.clone(), gateway.clone());
         let mut hangup = Hangup::new()?;
@@ -178,12 +187,16 @@ impl<'a> Service<'a> {
             }),
             put: move |(configured, warnings): (Configured, usize)| {
                 lock.lock().clone_from(&configured.face.common().approved);
-                if let Some(rules) = &rules {
-                    rules.replace(&configured.face.common().serving);
+                if let Some((rules, replicas)) = &rules {
+                    let serving = &configured.face.common().serving;
+                    rules.replace(serving);
+                    if let Some(replicas) = replicas {
+                        replicas.set_keys(&serving.state_keys);
+                    }
                 }
                 putting.reload(configured);
                 note_reload(&putting, true, warnings);
-                if let Some(rules) = &rules {
+                if let Some((rules, _)) = &rules {
                     rules.enforce();
                 }
             },

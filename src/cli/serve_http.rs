@@ -9,12 +9,14 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::Http;
-use super::failure::Failure;
+use super::failure::{Failure, FailureKind};
 use crate::config::{Access, mend};
 use crate::config::{Secret, Serving, Token};
 use crate::edit::file::contents_and_metadata;
 use crate::gateway::console::{Door, KeyFile};
 use crate::gateway::http::{self, Backend, Rules, Settings};
+use crate::replicas::Replicas;
+use crate::replicas::valkey::Valkey;
 
 /// The most connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -37,6 +39,20 @@ impl Ready {
         let Settings { allow_host, rules, .. } = &self.settings;
         Ok(Door::new(self.address()?, allow_host, rules.clone(), key))
     }
+}
+
+/// Joins the other replicas, if the file names a store.
+pub(super) async fn join(serving: &Serving) -> Result<Option<Arc<Replicas>>, Failure> {
+    let Some(address) = &serving.store else { return Ok(None) };
+    let unreachable = |reason: &str, hint: &str| {
+        let message = format!("cannot use the store at {}: {reason}", address.shown);
+        Failure::new(FailureKind::Unreachable, message, hint)
+    };
+    let store =
+        Valkey::connect(address).await.map_err(|refused| unreachable(&refused.reason, refused.hint))?;
+    let replicas = Replicas::new(Arc::new(store), &serving.state_keys);
+    replicas.begin().await.map_err(|away| unreachable(&away.0, "start the store, or correct `store`"))?;
+    Ok(Some(replicas))
 }
 
 /// Checks the options and opens the port. Called inside a runtime.
@@ -159,7 +175,8 @@ mod tests {
         Serving {
             session_idle_timeout: Duration::from_secs(1),
             max_body_bytes: 1,
-            state_keys: Vec::new(), store: None,
+            state_keys: Vec::new(),
+            store: None,
             tokens: tokens
                 .iter()
                 .map(|token| Token { name: (*token).to_owned(), token: Secret::new(*token), scope: None })

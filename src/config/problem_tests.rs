@@ -87,7 +87,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "toolMdoe": "proxy", "zzz": 1}"#,
             &[
                 "1:19 toolMdoe: unknown key `toolMdoe` (did you mean `toolMode`?)",
-                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
+                "1:40 zzz: unknown key `zzz` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `store`, `storePrefix`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (
@@ -100,7 +100,7 @@ fn of_a_file() {
             r#"{"servers": {}, "inputs": []}"#,
             &[
                 r#"1:2 servers: this looks like VS Code's `servers`; a workbench has `toolboxes` (put the servers into a toolbox, `"toolboxes": { "dev": { "mcpServers": { … } } }`, or let `mcp-workbench import` do it)"#,
-                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
+                "1:17 inputs: unknown key `inputs` (remove it; known here: `$schema`, `toolMode`, `metaTools`, `toolboxes`, `instructionsLimit`, `openLimit`, `offloadOver`, `names`, `maxNameLength`, `maxMessageBytes`, `questionTimeout`, `sessionIdleTimeout`, `maxBodyBytes`, `stateKey`, `store`, `storePrefix`, `auth`, `search`, `envFile`, `onMissingVariable`, `start`, `idleTimeout`, `lock`, `journal`, `journalArguments`, `journalLimit`, `daemon`, `linger` and `daemonLinger`)",
             ],
         ),
         (
@@ -214,6 +214,20 @@ fn of_a_file() {
             &[
                 "1:31 stateKey: a state key needs at least 32 bytes; this one has 31 (generate one, for example with `openssl rand -hex 32`)",
                 "1:66 auth: `auth` has no `tokens` (add `tokens`, or remove `auth`)",
+            ],
+        ),
+        (
+            r#"{"toolboxes": {}, "stateKey": [], "storePrefix": "a b"}"#,
+            &[
+                "1:31 stateKey: the list of state keys is empty (write one key into it, or remove it)",
+                "1:50 storePrefix: a prefix has 1 to 64 letters, digits, `.`, `_` and `-` (choose another name)",
+            ],
+        ),
+        (
+            r#"{"toolboxes": {}, "store": "http://u:pw@h/", "stateKey": ["0123456789abcdef0123456789abcdef", "short"]}"#,
+            &[
+                "1:28 store: this is not the URL of a Valkey or Redis server (such as `redis://user:${PASSWORD}@host:6379/0`; `rediss://` is with TLS, `unix:///path` a socket)",
+                "1:94 stateKey[1]: a state key needs at least 32 bytes; this one has 5 (generate one, for example with `openssl rand -hex 32`)",
             ],
         ),
         (

@@ -229,7 +229,7 @@ mod tests {
         check(FaceKind::Workbench, &server(r#"{"url": "http://h/", "oauth": false}"#), &[]);
         let settings = r#""toolMode": "auto", "metaTools": "classic", "instructionsLimit": 0, "names": "exact",
             "maxNameLength": 10, "maxMessageBytes": 1, "questionTimeout": 1, "sessionIdleTimeout": 1, "maxBodyBytes": 1,
-            "stateKey": "0123456789abcdef0123456789abcdef", "search": true, "start": "call", "idleTimeout": 0, "daemon": true, "linger": 0, "daemonLinger": 0.5, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip", "journal": true, "journalArguments": "keys", "journalLimit": 1,
+            "stateKey": ["0123456789abcdef0123456789abcdef"], "store": "redis://h", "storePrefix": "a", "search": true, "start": "call", "idleTimeout": 0, "daemon": true, "linger": 0, "daemonLinger": 0.5, "$schema": "x", "envFile": ["a.env?"], "onMissingVariable": "skip", "journal": true, "journalArguments": "keys", "journalLimit": 1,
             "auth": {"tokens": [{"name": "a", "token": "b", "toolboxes": []}]}"#;
         check(FaceKind::Workbench, &format!("{{\"toolboxes\": {{}}, {settings}}}"), &[]);
         check(FaceKind::Workbench, r#"{"toolboxes": {}, "envFile": "a.env?"}"#, &[]);

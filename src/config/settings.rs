@@ -1,11 +1,11 @@
 //! Top-level settings that both faces have.
 
+use super::detect::secrets_of_url;
 use super::read::{At, Table, suggestion};
 use super::{
     ByteLimit, Common, Daemon, Inputs, Journal, KeptArguments, LockRule, NameRule, Naming, Redactor, Secret,
     Serving, StoreAddress, Token, server,
 };
-use super::detect::secrets_of_url;
 use crate::text::percent::decode;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -155,7 +155,8 @@ fn store(root: &Table<'_>) -> Option<StoreAddress> {
         at.report.secret(&url[start..end], &name);
         at.report.secret(&String::from_utf8_lossy(&decode(&url[start..end])), &name);
     }
-    let hint = "such as `redis://user:${PASSWORD}@host:6379/0`; `rediss://` is with TLS, `unix:///path` a socket";
+    let hint =
+        "such as `redis://user:${PASSWORD}@host:6379/0`; `rediss://` is with TLS, `unix:///path` a socket";
     if !STORE_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) || url.contains('#') {
         at.error("this is not the URL of a Valkey or Redis server", hint);
         return None;

@@ -123,7 +123,8 @@ fn defaults_are_those_of_the_contract() {
     let serving = Serving {
         session_idle_timeout: Duration::from_secs(1800),
         max_body_bytes: 4 << 20,
-        state_keys: Vec::new(), store: None,
+        state_keys: Vec::new(),
+        store: None,
         tokens: vec![],
     };
     assert_eq!(common.serving, serving);
@@ -133,6 +134,31 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(server.timeouts.connect, Duration::from_secs(30));
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!((command.cwd, command.args, command.inherit_env), (None, vec![], vec![]));
+}
+
+#[test]
+fn a_store_is_named_by_its_url() {
+    let store = |url: &str, more: &str| {
+        let (workbench, warnings) = valid(&format!(r#"{{"toolboxes": {{}}, "store": "{url}"{more}}}"#));
+        assert_eq!(warnings, []);
+        workbench.common.serving.store.expect("it is named")
+    };
+    for (url, shown) in [
+        ("redis://host", "host:6379"),
+        ("valkey://user:p%40ss@host:7000/3", "host:7000"),
+        ("rediss://:${TOKEN}@host", "host:6379"),
+        ("valkeys://[::1]:1/", "::1:1"),
+        ("unix:///run/valkey.sock?user=u&pass=hush&db=2", "/run/valkey.sock"),
+    ] {
+        let store = store(url, "");
+        assert_eq!((store.shown.replace(['[', ']'], ""), &*store.prefix), (shown.to_owned(), "default"));
+    }
+    assert_eq!(store("redis://host", r#", "storePrefix": "A.b_c-9""#).prefix, "A.b_c-9");
+    let (workbench, _) = valid(r#"{"toolboxes": {}, "storePrefix": "x"}"#);
+    assert_eq!(workbench.common.serving.store, None);
+    let keys = r#"["0123456789abcdef0123456789abcdef", "another0123456789abcdef0123456789"]"#;
+    let (workbench, _) = valid(&format!(r#"{{"toolboxes": {{}}, "stateKey": {keys}}}"#));
+    assert_eq!(workbench.common.serving.state_keys.len(), 2);
 }
 
 #[test]

@@ -68,6 +68,9 @@ impl Gateway {
     /// Starts the servers that must run from the start, before any client has come.
     pub fn begin_http(self: &Arc<Self>) {
         let workspace = self.begin("");
+        if let Some(shared) = self.shared.get() {
+            shared.furnish(&(String::new(), None), &workspace);
+        }
         self.http_clients.lock().workspaces.insert((String::new(), None), workspace);
     }
 
@@ -318,8 +321,13 @@ mod tests {
             scope: None,
         };
         let tokens = vec![token("a", "one"), token("b", "two")];
-        let serving =
-            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_keys: Vec::new(), store: None, tokens };
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 1,
+            state_keys: Vec::new(),
+            store: None,
+            tokens,
+        };
         for (name, secret, expected) in [("a", "one", true), ("a", "two", false), ("c", "one", false)] {
             assert_eq!(is_known(&serving, &token(name, secret)), expected, "{name} {secret}");
         }

@@ -150,12 +150,12 @@ impl Store for InProcess {
         if fence.is_some_and(|(key, epoch)| state.epoch(key) != epoch) {
             return at_once(false);
         }
-        let last = living(&mut state.logs, log).and_then(|log| log.it.last_key_value()).map(|(last, _)| *last);
+        let last =
+            living(&mut state.logs, log).and_then(|log| log.it.last_key_value()).map(|(last, _)| *last);
         if events.first().is_some_and(|(first, _)| last.is_some_and(|last| *first <= last)) {
             return at_once(false);
         }
-        let found =
-            state.logs.entry(log.to_owned()).or_insert_with(|| Living::new(BTreeMap::new(), life));
+        let found = state.logs.entry(log.to_owned()).or_insert_with(|| Living::new(BTreeMap::new(), life));
         found.until = end_of(life);
         found.it.extend(events);
         found.it = found.it.split_off(&first_kept);

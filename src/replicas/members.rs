@@ -94,21 +94,25 @@ mod tests {
         Roll { own_silence: own.map(Duration::from_millis), others }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_replica_is_gone_when_it_is_silent_or_has_left_and_never_for_the_sake_of_the_store() {
+    #[test]
+    fn a_replica_is_gone_when_it_is_silent_or_has_left_and_never_for_the_sake_of_the_store() {
         let start = Instant::now();
         let mut members = Members::new(start);
-        let verdict = |gone: &[&str], doubt| Verdict {
-            gone: gone.iter().map(|id| (*id).to_owned()).collect(),
-            doubt,
-        };
+        let verdict =
+            |gone: &[&str], doubt| Verdict { gone: gone.iter().map(|id| (*id).to_owned()).collect(), doubt };
         // We are new, so nobody is judged yet.
         assert_eq!(members.judge(&roll(None, &[("a", 0), ("old", 9000)]), start), verdict(&[], true));
         assert_eq!((members.is_there("a"), members.is_there("b")), (Some(true), None));
         // A second later everybody had its time.
         let now = start + GONE;
-        assert_eq!(members.judge(&roll(Some(200), &[("a", 100), ("old", 9000)]), now), verdict(&["old"], false));
-        assert_eq!(members.judge(&roll(Some(200), &[("a", 2499), ("old", 9200)]), now + SOON), verdict(&[], false));
+        assert_eq!(
+            members.judge(&roll(Some(200), &[("a", 100), ("old", 9000)]), now),
+            verdict(&["old"], false)
+        );
+        assert_eq!(
+            members.judge(&roll(Some(200), &[("a", 2499), ("old", 9200)]), now + SOON),
+            verdict(&[], false)
+        );
         assert_eq!(members.all(), ["a"]);
         assert_eq!(members.judge(&roll(Some(200), &[("a", 2500)]), now + SOON), verdict(&["a"], false));
         assert_eq!(members.is_there("a"), Some(false));

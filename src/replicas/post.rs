@@ -67,7 +67,8 @@ const KINDS: [LetterKind; 6] = [
 
 impl Letter {
     pub(super) fn write(&self) -> Vec<u8> {
-        let place = |at: Option<usize>| at.and_then(|at| u8::try_from(at).ok()).expect("every value is in the list");
+        let place =
+            |at: Option<usize>| at.and_then(|at| u8::try_from(at).ok()).expect("every value is in the list");
         let mut out = vec![
             place(KINDS.iter().position(|kind| *kind == self.kind)),
             place(SUBJECTS.iter().position(|subject| *subject == self.subject)),
@@ -227,7 +228,8 @@ mod tests {
         for kind in KINDS {
             for subject in SUBJECTS {
                 let from = "0123456789abcdef".to_owned();
-                let letter = Letter { kind, subject, from, serial: 7, number: u64::MAX, body: b"x\0".to_vec() };
+                let letter =
+                    Letter { kind, subject, from, serial: 7, number: u64::MAX, body: b"x\0".to_vec() };
                 let written = letter.write();
                 assert_eq!(Letter::read(&written), Some(letter));
                 assert!((0..written.len() - 2).all(|cut| Letter::read(&written[..cut]).is_none()));

@@ -48,7 +48,8 @@ impl Keys {
 
 fn derived(key: &Secret, salt: &[u8; SALT]) -> LessSafeKey {
     let whole = Salt::new(HKDF_SHA256, salt).extract(key.expose().as_bytes());
-    let part = whole.expand(&[b"mcp-workbench store"], &AES_256_GCM).expect("the length of one key is allowed");
+    let part =
+        whole.expand(&[b"mcp-workbench store"], &AES_256_GCM).expect("the length of one key is allowed");
     LessSafeKey::new(UnboundKey::from(part))
 }
 
@@ -113,7 +114,8 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_in_its_place_with_a_key_of_its_time() {
-        let seal = |keys: &[&str]| StoreSeal::new(&keys.iter().map(|key| Secret::new(*key)).collect::<Vec<_>>());
+        let seal =
+            |keys: &[&str]| StoreSeal::new(&keys.iter().map(|key| Secret::new(*key)).collect::<Vec<_>>());
         let (old, both, new) = (seal(&["old"]), seal(&["new", "old"]), seal(&["new"]));
         let sealed = old.seal("session:1", b"text");
         assert_ne!(sealed, old.seal("session:1", b"text"), "two texts never look alike");

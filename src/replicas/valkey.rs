@@ -169,7 +169,8 @@ fn client(address: &StoreAddress) -> RedisResult<Client> {
 
 impl Line {
     fn new(client: &Client) -> Result<Self, Refused> {
-        let manager = manager(client).map_err(|error| Refused { reason: words(&error), hint: "check `store`" })?;
+        let manager =
+            manager(client).map_err(|error| Refused { reason: words(&error), hint: "check `store`" })?;
         Ok(Self(RwLock::new((0, manager))))
     }
 
@@ -253,10 +254,12 @@ fn refusal(error: &RedisError) -> Option<&'static str> {
         ErrorKind::Server(Server::Moved | Server::Ask | Server::CrossSlot | Server::ClusterDown) => Some(
             "the gateway does not speak cluster mode; name a server that is no cluster, or a proxy in front of one",
         ),
-        ErrorKind::AuthenticationFailed => Some("correct user and password in `store`; both are percent-encoded"),
-        ErrorKind::Server(Server::NoPerm) => Some(
-            "give the user these rights: `~mcpwb:{NAME}:* &mcpwb:{NAME}:* +@all -@admin -@dangerous`",
-        ),
+        ErrorKind::AuthenticationFailed => {
+            Some("correct user and password in `store`; both are percent-encoded")
+        }
+        ErrorKind::Server(Server::NoPerm) => {
+            Some("give the user these rights: `~mcpwb:{NAME}:* &mcpwb:{NAME}:* +@all -@admin -@dangerous`")
+        }
         ErrorKind::InvalidClientConfig => Some("correct `store`"),
         _ if ["NOAUTH", "WRONGPASS"].iter().any(|code| text.contains(code)) => {
             Some("correct user and password in `store`; both are percent-encoded")
@@ -264,9 +267,9 @@ fn refusal(error: &RedisError) -> Option<&'static str> {
         _ if text.contains("DB index") || text.contains("invalid DB") => {
             Some("correct the number of the database at the end of `store`")
         }
-        _ if text.contains("ertificate") => {
-            Some("let the server show a certificate that the system trusts, or name its issuer in SSL_CERT_FILE")
-        }
+        _ if text.contains("ertificate") => Some(
+            "let the server show a certificate that the system trusts, or name its issuer in SSL_CERT_FILE",
+        ),
         _ => None,
     }
 }
@@ -289,7 +292,10 @@ fn milliseconds(life: Duration) -> u64 {
 type Streamed = Vec<(String, Vec<Vec<u8>>)>;
 
 fn only_values(streamed: Streamed) -> Vec<Vec<u8>> {
-    streamed.into_iter().filter_map(|(_, mut fields)| (fields.len() == 2).then(|| fields.swap_remove(1))).collect()
+    streamed
+        .into_iter()
+        .filter_map(|(_, mut fields)| (fields.len() == 2).then(|| fields.swap_remove(1)))
+        .collect()
 }
 
 impl Store for Valkey {
@@ -323,7 +329,8 @@ impl Store for Valkey {
         Box::pin(async move {
             let mut command = cmd("HMGET");
             command.arg(self.key(key)).arg(&["owner", "epoch", "value"]);
-            let (owner, epoch, value): (Option<String>, Option<u64>, Option<Vec<u8>>) = self.ask(command).await?;
+            let (owner, epoch, value): (Option<String>, Option<u64>, Option<Vec<u8>>) =
+                self.ask(command).await?;
             Ok(epoch.map(|epoch| Entry {
                 owner: owner.unwrap_or_default(),
                 epoch,
@@ -349,7 +356,8 @@ impl Store for Valkey {
             }
             // A connection that dropped may have dropped after the entry was there.
             let there = self.read(key).await?;
-            let is_ours = |entry: &Entry| entry.epoch == seen + 1 && entry.owner == owner && entry.value == value;
+            let is_ours =
+                |entry: &Entry| entry.epoch == seen + 1 && entry.owner == owner && entry.value == value;
             Ok(there.filter(is_ours).map(|entry| entry.epoch))
         })
     }

@@ -446,7 +446,8 @@ pub(crate) fn subscription(message: &Message) -> String {
 
 /// The HTTP side of a client: one connection for each request.
 pub(crate) struct Web {
-    address: String,
+    /// Where requests go from now on.
+    pub(crate) address: String,
     /// `/mcp` unless changed.
     pub(crate) path: String,
     /// Sent as `Authorization: Bearer`.

@@ -158,8 +158,13 @@ mod tests {
 
     fn door(name: &str, tokens: Vec<Token>) -> (Door, PathBuf) {
         let state = std::env::temp_dir().join(format!("mcp-workbench-{name}-{}", std::process::id()));
-        let serving =
-            Serving { session_idle_timeout: Duration::MAX, max_body_bytes: 1, state_keys: Vec::new(), store: None, tokens };
+        let serving = Serving {
+            session_idle_timeout: Duration::MAX,
+            max_body_bytes: 1,
+            state_keys: Vec::new(),
+            store: None,
+            tokens,
+        };
         let bound = "127.0.0.1:8850".parse().expect("an address");
         let key = KeyFile::of(&state).expect("the temporary directory is writable");
         (Door::new(bound, &["gateway.example".to_owned()], Rules::new(&serving, None), key), state)

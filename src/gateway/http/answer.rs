@@ -213,6 +213,12 @@ pub(super) fn draining() -> HttpAnswer {
     closing(refuse(StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"))
 }
 
+/// Lets a client try again after a second.
+pub(super) fn try_again(mut answer: HttpAnswer) -> HttpAnswer {
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
+}
+
 pub(super) fn wrong_method(allowed: &'static str) -> HttpAnswer {
     let mut answer = refuse(StatusCode::METHOD_NOT_ALLOWED, format!("allowed here: {allowed}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));

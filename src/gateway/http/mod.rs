@@ -49,6 +49,7 @@ use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
 use crate::events::metrics::Exposition;
 use crate::protocol::message::{Malformed, Message};
+use crate::replicas::Replicas;
 
 /// Access to the headers for fuzz targets.
 #[cfg(fuzzing)]
@@ -162,6 +163,8 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// Whether `/metrics` is served.
     pub metrics: bool,
+    /// The other replicas of the gateway; `None` if it is alone.
+    pub replicas: Option<Arc<Replicas>>,
     /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
 }
@@ -181,6 +184,7 @@ impl Settings {
             kept_bytes: 64 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             metrics: false,
+            replicas: None,
             rules,
         }
     }
@@ -213,7 +217,8 @@ impl Rules {
         let serving = Serving {
             session_idle_timeout: Duration::MAX,
             max_body_bytes: 0,
-            state_keys: Vec::new(), store: None,
+            state_keys: Vec::new(),
+            store: None,
             tokens: Vec::new(),
         };
         Self::new(&serving, None)

@@ -32,7 +32,13 @@ fn token(name: &str, scope: Option<&[&str]>) -> Token {
 }
 
 fn serving(tokens: Vec<Token>) -> Serving {
-    Serving { session_idle_timeout: Duration::from_secs(1800), max_body_bytes: 4096, state_keys: Vec::new(), store: None, tokens }
+    Serving {
+        session_idle_timeout: Duration::from_secs(1800),
+        max_body_bytes: 4096,
+        state_keys: Vec::new(),
+        store: None,
+        tokens,
+    }
 }
 
 struct Running {

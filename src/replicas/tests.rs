@@ -1,0 +1,325 @@
+//! What holds of both stores, and of replicas over either of them. The store in a server is a real one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::in_process::InProcess;
+use super::post::{Part, Subject};
+use super::store::{Addition, Away, Store};
+use super::valkey::Valkey;
+use super::{Mailed, Replicas};
+use crate::config::{Secret, StoreAddress};
+
+#[path = "../../testing/store/mod.rs"]
+#[allow(unreachable_pub, missing_docs)]
+mod server;
+
+const LONG: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(test)
+}
+
+fn address(url: &str) -> StoreAddress {
+    StoreAddress { url: Secret::new(url), shown: String::new(), prefix: "test".to_owned() }
+}
+
+/// Runs a test against each store that there is: in this process, the current server, and the oldest.
+fn with_each<F: Future<Output = ()>>(test: impl Fn(Arc<dyn Store>) -> F) {
+    run(test(Arc::new(InProcess::default())));
+    for server in [server::Store::start(), server::Store::oldest()].into_iter().flatten() {
+        run(async {
+            let store = Valkey::connect(&address(&server.url())).await.expect("it is there");
+            test(Arc::new(store)).await;
+        });
+        let lasting: Vec<_> = server.entries().into_iter().filter(|entry| entry.expires < 0).collect();
+        assert!(lasting.is_empty(), "every key has a time to live: {lasting:?}");
+        let named = |key: &str| key.starts_with("mcpwb:{test}:");
+        assert!(server.entries().iter().all(|entry| named(&entry.key)), "{:?}", server.entries());
+    }
+}
+
+#[test]
+fn an_entry_is_swapped_once_and_written_only_in_its_epoch() {
+    with_each(|store| async move {
+        assert_eq!(store.read("e").await, Ok(None));
+        assert_eq!(store.write("e", 0, b"x", LONG).await, Ok(false), "there is none");
+        assert_eq!(store.swap("e", 1, "a", b"x", LONG).await, Ok(None));
+        assert_eq!(store.swap("e", 0, "a", b"one\0", LONG).await, Ok(Some(1)));
+        assert_eq!(store.swap("e", 0, "b", b"two", LONG).await, Ok(None), "only one is the first");
+        let entry = store.read("e").await.unwrap().unwrap();
+        assert_eq!((&*entry.owner, entry.epoch, &*entry.value), ("a", 1, &b"one\0"[..]));
+        assert_eq!(store.write("e", 1, b"more", LONG).await, Ok(true));
+        assert_eq!(store.swap("e", 1, "b", b"two", LONG).await, Ok(Some(2)));
+        assert_eq!(store.write("e", 1, b"late", LONG).await, Ok(false));
+        let entry = store.read("e").await.unwrap().unwrap();
+        assert_eq!((&*entry.owner, entry.epoch, &*entry.value), ("b", 2, &b"two"[..]));
+        let keys = ["none", "e"].map(str::to_owned);
+        assert_eq!(store.epochs(&keys).await, Ok(vec![0, 2]));
+        store.remove(&keys).await.unwrap();
+        assert_eq!(store.read("e").await, Ok(None));
+    });
+}
+
+#[test]
+fn what_nobody_cares_for_expires() {
+    with_each(|store| async move {
+        let short = Duration::from_millis(30);
+        for key in ["a", "b", "c"] {
+            store.swap(key, 0, "", b"", short).await.unwrap();
+        }
+        let log = Addition { log: "l", fence: None, first_kept: 1, events: vec![(1, vec![1])], life: short };
+        assert_eq!(store.append(log).await, Ok(true));
+        store.touch(&["b".to_owned(), "none".to_owned()], LONG).await.unwrap();
+        store.write("c", 1, b"", LONG).await.unwrap();
+        let end = Instant::now() + PATIENCE;
+        while store.read("a").await.unwrap().is_some() || !store.events("l", 0).await.unwrap().is_empty() {
+            assert!(Instant::now() < end);
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert!(store.read("b").await.unwrap().is_some() && store.read("c").await.unwrap().is_some());
+        assert_eq!(store.swap("a", 0, "", b"", LONG).await, Ok(Some(1)), "it is as if it had never been");
+    });
+}
+
+#[test]
+fn a_log_only_grows_and_a_fence_keeps_others_out() {
+    with_each(|store| async move {
+        let add = |first_kept, events: &[(u64, &str)], fence| {
+            let events = events.iter().map(|(at, text)| (*at, text.as_bytes().to_vec())).collect();
+            let store = store.clone();
+            async move { store.append(Addition { log: "l", fence, first_kept, events, life: LONG }).await }
+        };
+        let read = |after| {
+            let store = store.clone();
+            async move {
+                let events = store.events("l", after).await.unwrap();
+                let text = |(at, text)| (at, String::from_utf8(text).unwrap());
+                events.into_iter().map(text).collect::<Vec<(u64, String)>>()
+            }
+        };
+        let event = |at: u64, text: &str| (at, text.to_owned());
+        assert_eq!(read(0).await, []);
+        assert_eq!(add(1, &[(1, "a"), (2, "b")], None).await, Ok(true));
+        assert_eq!(add(1, &[(2, "other")], None).await, Ok(false), "the log has gone further");
+        assert_eq!(add(2, &[(3, "c")], None).await, Ok(true));
+        assert_eq!(read(0).await, [event(2, "b"), event(3, "c")], "the first is not kept");
+        assert_eq!(read(2).await, [event(3, "c")]);
+        assert_eq!(store.swap("e", 0, "me", b"", LONG).await, Ok(Some(1)));
+        assert_eq!(add(2, &[(4, "d")], Some(("e", 1))).await, Ok(true));
+        assert_eq!(store.swap("e", 1, "other", b"", LONG).await, Ok(Some(2)));
+        assert_eq!(add(2, &[(5, "late")], Some(("e", 1))).await, Ok(false));
+        assert_eq!(add(2, &[(5, "late")], Some(("none", 1))).await, Ok(false));
+        // The greatest position ends it.
+        assert_eq!(add(2, &[(u64::MAX, "")], None).await, Ok(true));
+        assert_eq!(add(2, &[(5, "late")], None).await, Ok(false));
+        assert_eq!(read(3).await, [event(4, "d"), event(u64::MAX, "")]);
+        assert_eq!(read(u64::MAX).await, []);
+    });
+}
+
+#[test]
+fn a_letter_is_received_once_or_taken_back() {
+    with_each(|store| async move {
+        for letter in ["one", "two"] {
+            store.send("me", letter.as_bytes(), LONG).await.unwrap();
+        }
+        assert_eq!(store.receive("me").await, Ok(vec![b"one".to_vec(), b"two".to_vec()]));
+        assert_eq!(store.take_back("me").await, Ok(vec![]), "they were received");
+        let (waited, ()) = tokio::join!(store.receive("me"), async {
+            sleep(Duration::from_millis(20)).await;
+            store.send("other", b"not mine", LONG).await.unwrap();
+            store.send("me", b"three", LONG).await.unwrap();
+        });
+        assert_eq!(waited, Ok(vec![b"three".to_vec()]), "whoever waits is told");
+        assert_eq!(store.take_back("other").await, Ok(vec![b"not mine".to_vec()]));
+        assert_eq!(store.receive("other").await, Ok(vec![]));
+    });
+}
+
+#[test]
+fn the_roll_tells_who_is_there() {
+    with_each(|store| async move {
+        assert_eq!(store.beat("a").await.unwrap().own_silence, None);
+        let roll = store.beat("b").await.unwrap();
+        assert_eq!(roll.others.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["a"]);
+        assert!(roll.others[0].1 < PATIENCE);
+        let roll = store.beat("a").await.unwrap();
+        assert!(roll.own_silence.is_some_and(|silence| silence < PATIENCE));
+        store.leave("b").await.unwrap();
+        assert_eq!(store.beat("a").await.unwrap().others, []);
+        assert_eq!(store.beat("b").await.unwrap().own_silence, None);
+    });
+}
+
+/// Waits until something holds.
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < end, "it never came true: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A replica that answers what it is asked with the words backwards, and bounces what is empty.
+async fn backwards(store: &Arc<dyn Store>, keys: &[Secret]) -> Arc<Replicas> {
+    let replicas = Replicas::new(store.clone(), keys);
+    let serve = |mailed: Mailed| {
+        let Mailed::Asked(handed) = mailed else { return };
+        tokio::spawn(async move {
+            let mut body = handed.body.clone();
+            if body.is_empty() {
+                return handed.bounce().await;
+            }
+            body.reverse();
+            assert!(handed.part(b"backwards:", false).await);
+            assert!(handed.part(&body, true).await);
+        });
+    };
+    replicas.serve(Subject::Session, Arc::new(serve));
+    replicas.begin().await.expect("the store is there");
+    replicas
+}
+
+#[test]
+fn a_request_is_handed_on_and_its_answer_comes_back() {
+    with_each(|store| async move {
+        let keys = [Secret::new("a key of thirty-two bytes, at least")];
+        for keys in [&keys[..], &[]] {
+            let [one, two] = [backwards(&store, keys).await, backwards(&store, keys).await];
+            assert!(one.is_there(&two.id).await.unwrap() && two.is_there(&one.id).await.unwrap());
+            for (from, to) in [(&one, &two), (&two, &one)] {
+                let mut asking = from.ask(&to.id, Subject::Session, b"abc").await.unwrap();
+                assert_eq!(asking.next().await, Part::Answer(b"backwards:".to_vec(), false));
+                assert_eq!(asking.next().await, Part::Answer(b"cba".to_vec(), true));
+                let mut asking = from.ask(&to.id, Subject::Session, b"").await.unwrap();
+                assert_eq!(asking.next().await, Part::Bounced);
+            }
+            assert_eq!(one.keys(), two.keys(), "they agree on a key");
+            assert!(!one.keys().is_empty());
+            for replica in [one, two] {
+                replica.leave().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn what_stands_in_the_store_is_sealed_and_not_believed_if_changed() {
+    with_each(|store| async move {
+        let keys = [Secret::new("a key of thirty-two bytes, at least")];
+        let replicas = Replicas::new(store.clone(), &keys);
+        let said = b"what a client said";
+        assert_eq!(replicas.swap("e", 0, "me", said, LONG).await, Ok(Some(1)));
+        let events = vec![(1, said.to_vec()), (2, said.to_vec())];
+        let addition = Addition { log: "l", fence: None, first_kept: 1, events: events.clone(), life: LONG };
+        assert_eq!(replicas.append(addition).await, Ok(true));
+        assert_eq!(replicas.read("e").await.unwrap().unwrap().value, said);
+        assert_eq!(replicas.events("l", 0).await, Ok(events.clone()));
+        let raw = store.read("e").await.unwrap().unwrap().value;
+        let all = [raw.clone(), store.events("l", 0).await.unwrap().remove(0).1].concat();
+        assert!(!all.windows(6).any(|part| part == b"client"));
+        // Somebody puts a value into another place.
+        store.swap("forged", 0, "me", &raw, LONG).await.unwrap();
+        assert_eq!(replicas.read("forged").await, Ok(None));
+        let swapped = store.events("l", 0).await.unwrap();
+        let events = vec![(1, swapped[1].1.clone()), (2, swapped[0].1.clone())];
+        let addition = Addition { log: "m", fence: None, first_kept: 1, events, life: LONG };
+        assert_eq!(store.append(addition).await, Ok(true));
+        assert_eq!(replicas.events("m", 0).await, Ok(vec![]));
+        // Another key does not open it.
+        let other = Replicas::new(store.clone(), &[Secret::new("another key of thirty-two bytes...")]);
+        assert_eq!(other.read("e").await, Ok(None));
+    });
+}
+
+#[test]
+fn a_replica_that_is_silent_is_gone_and_what_it_did_not_receive_comes_back() {
+    with_each(|store| async move {
+        let keys = [Secret::new("a key of thirty-two bytes, at least")];
+        let one = backwards(&store, &keys).await;
+        // It beats once, and never receives anything.
+        let silent = Replicas::new(store.clone(), &keys);
+        store.beat(&silent.id).await.unwrap();
+        let unreceived = async {
+            let mut asking = one.ask(&silent.id, Subject::Session, b"abc").await.unwrap();
+            asking.next().await
+        };
+        let received = async {
+            let mut asking = one.ask(&silent.id, Subject::Session, b"def").await.unwrap();
+            // It takes the letters and dies.
+            let letters = store.receive(&silent.id).await.unwrap();
+            assert_eq!(letters.len(), 1);
+            asking.next().await
+        };
+        let begun = Instant::now();
+        assert_eq!(received.await, Part::Lost);
+        assert!(begun.elapsed() >= Duration::from_secs(2));
+        assert!(!one.is_there(&silent.id).await.unwrap());
+        assert_eq!(timeout(PATIENCE, unreceived).await, Ok(Part::Bounced), "it never got there");
+    });
+}
+
+#[test]
+fn a_doubt_is_settled_before_anything_is_answered() {
+    with_each(|store| async move {
+        let keys = [Secret::new("a key of thirty-two bytes, at least")];
+        let replicas = Replicas::new(store.clone(), &keys);
+        let asked = Arc::new(Mutex::new(0));
+        let counted = asked.clone();
+        replicas.on_doubt(Arc::new(move || {
+            *counted.lock() += 1;
+            Box::pin(std::future::ready(Ok(())))
+        }));
+        assert!(!replicas.is_settled());
+        replicas.begin().await.unwrap();
+        assert!(replicas.is_settled());
+        assert_eq!(*asked.lock(), 1, "a new replica knows nothing of what it had");
+        // The store forgets it.
+        store.leave(&replicas.id).await.unwrap();
+        until("it has asked again", async || *asked.lock() > 1).await;
+        replicas.settled().await;
+    });
+}
+
+/// The server is killed, paused and started again; nobody waits for it meanwhile.
+#[test]
+fn a_store_that_is_away_is_noticed_and_taken_up_again() {
+    let Some(mut server) = server::Store::start() else { return };
+    run(async {
+        let store: Arc<dyn Store> =
+            Arc::new(Valkey::connect(&address(&server.url())).await.expect("it is there"));
+        let replicas = backwards(&store, &[]).await;
+        replicas.swap("e", 0, "", b"x", LONG).await.unwrap();
+        // A connection that merely drops is made anew, and nobody notices.
+        for _ in 0..5 {
+            server.drop_connections();
+            assert!(replicas.read("e").await.unwrap().is_some());
+            assert!(!replicas.is_away());
+        }
+        for pauses in [true, false] {
+            match pauses {
+                true => server.pause(),
+                false => server.kill(),
+            }
+            until("it is noticed", async || replicas.is_away()).await;
+            assert!(replicas.is_settled(), "a home goes on");
+            let begun = Instant::now();
+            assert!(matches!(replicas.swap("f", 0, "", b"", LONG).await, Err(Away(_))));
+            assert!(matches!(replicas.ask("0123456789abcdef", Subject::Session, b"").await, Err(Away(_))));
+            assert!(begun.elapsed() < Duration::from_millis(500), "nobody waits for it");
+            match pauses {
+                true => server.resume(),
+                false => server.restart(),
+            }
+            until("it is back", async || !replicas.is_away()).await;
+        }
+        assert_eq!(replicas.read("e").await, Ok(None), "it has forgotten");
+        assert!(replicas.swap("e", 0, "", b"x", LONG).await.unwrap().is_some());
+        assert!(replicas.read("e").await.unwrap().is_some(), "a key was agreed on again");
+    });
+}
