@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::members::GONE;
 use super::post::{Part, Subject};
 use super::store::Away;
 use super::{Asking, Replicas};
@@ -13,12 +14,14 @@ use super::{Asking, Replicas};
 pub struct AskingAll(Vec<Asking>);
 
 impl Replicas {
-    /// Asks all others who are there the same.
+    /// Asks all others who are there the same, also those that have come since our last beat.
     pub async fn ask_all(self: &Arc<Self>, subject: Subject, body: &[u8]) -> Result<AskingAll, Away> {
-        let all = self.members.lock().all();
-        let mut asking = Vec::with_capacity(all.len());
-        for id in all {
-            asking.push(self.ask(&id, subject, body).await?);
+        self.reachable()?;
+        let roll = self.noted(self.store.beat(&self.id).await)?;
+        let there = roll.others.iter().filter(|(_, silence)| *silence < GONE);
+        let mut asking = Vec::new();
+        for (id, _) in there {
+            asking.push(self.ask(id, subject, body).await?);
         }
         Ok(AskingAll(asking))
     }

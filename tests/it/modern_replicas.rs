@@ -1,12 +1,10 @@
 //! Modern callers at three replicas, another one with each request: states, views, tasks, results and servers of their own.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::client::{Client, Remote};
 use crate::fleet::{Config, Fleet};
-use crate::harness::{DEADLINE, Message, dev, fake, fake_with, server};
+use crate::harness::{Message, classic, dev, fake, fake_with, server};
 
 const ASK: &str = r#"{"tool":{"toolbox":"dev","server":"a","tool":"ask"},"arguments":{"method":"elicitation/create","params":"{\"message\":\"Who?\"}"}}"#;
 const ACCEPT: &str = r#"{"action":"accept","content":{"name":"Ann"}}"#;
@@ -126,20 +124,18 @@ fn while_the_store_is_away_calls_go_on_and_states_are_refused_with_503() {
 
 #[test]
 fn what_is_opened_at_one_is_open_everywhere_and_what_is_closed_is_gone() {
-    let file = dev("dynamic", json!({"a": fake("--with echo")}));
-    let mut file = file;
-    file["metaTools"] = json!("classic");
+    let file = classic("dynamic", json!({"a": fake("--with echo")}));
     let Some(mut fleet) = Fleet::start(Config::Workbench(file)) else { return };
     let mut client = fleet.modern();
     let is_open = |fleet: &Fleet, client: &mut Client, at: usize| {
         let listed = fleet.call(client, at, "workbench_list_toolboxes", "{}");
-        listed.text().contains(r#""is_open": true"#) || listed.text().contains(r#""is_open":true"#)
+        let listed = listed.text();
+        assert!(listed.contains("is_open"), "{listed}");
+        listed.contains(r#""is_open": true"#) || listed.contains(r#""is_open":true"#)
     };
     // Each replica is met by the caller once before, so that none of them opens only because it is new to it.
     for at in 0..3 {
-        let text = fleet.call(&mut client, at, "workbench_list_toolboxes", "{}").text();
-        assert!(text.contains("dev"), "{text}");
-        assert!(!is_open(&fleet, &mut client, at), "{text}");
+        assert!(!is_open(&fleet, &mut client, at), "{at}");
     }
     for at in 0..3 {
         fleet.call(&mut client, at, "workbench_open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
@@ -161,35 +157,22 @@ fn what_is_opened_at_one_is_open_everywhere_and_what_is_closed_is_gone() {
 fn what_toolman_activates_is_active_everywhere() {
     let Some(fleet) = Fleet::start(Config::Toolman(server("p", "--with echo,report", ""))) else { return };
     let mut client = fleet.modern();
-    let names = |fleet: &Fleet, client: &mut Client, at: usize| {
-        fleet.turn(client, at).request("tools/list", "{}").raw
-    };
+    let is_active = |fleet: &Fleet, client: &mut Client, at: usize| !fleet.call(client, at, "p_echo", "{}").is_error();
+    // Each replica is met by the caller once before, so that none of them looks only because it is new to it.
     for at in 0..3 {
-        fleet.call(&mut client, at, "toolman_call", json!({"tool": "p_echo", "arguments": {}}));
-        let _ = names(&fleet, &mut client, at);
+        assert!(!is_active(&fleet, &mut client, at), "{at}");
     }
     let switch = |on: &[&str], off: &[&str]| {
         json!({"tools_on": on, "tools_off": off, "resources_on": [], "resources_off": []})
     };
     fleet.call(&mut client, 0, "toolman_activate", switch(&["p_echo"], &[])).text();
     for at in 0..3 {
-        let catalog = names(&fleet, &mut client, at);
-        assert!(is_active(&catalog, "p_echo"), "{at}: {catalog}");
+        assert!(is_active(&fleet, &mut client, at), "{at}");
     }
     fleet.call(&mut client, 1, "toolman_activate", switch(&[], &["p_echo"])).text();
     for at in 0..3 {
-        client.until("it is off", |client| !is_active(&names(&fleet, client, at), "p_echo"));
+        client.until("it is off", |client| !is_active(&fleet, client, at));
     }
-}
-
-/// Whether a list of tools shows that this one is active.
-fn is_active(list: &str, name: &str) -> bool {
-    let list: Value = serde_json::from_str(list).expect("JSON");
-    let tools = list["result"]["tools"].as_array().expect("a list").clone();
-    tools.iter().any(|tool| tool["name"] == name)
-        || tools[0]["description"].as_str().is_some_and(|catalog| {
-            catalog.lines().any(|line| line.contains(name) && (line.contains("[x]") || line.contains("| on ")))
-        })
 }
 
 #[test]
@@ -200,12 +183,6 @@ fn what_is_opened_while_the_store_is_away_is_open_everywhere_when_it_is_back() {
     for at in 0..3 {
         fleet.turn(&mut client, at).tools();
     }
-    let works = |fleet: &Fleet, client: &mut Client, at: usize| {
-        let listed = fleet.call(client, at, "open_toolbox", r#"{"toolbox_name":"nowhere"}"#);
-        let _ = listed;
-        fleet.turn(client, at).tools().len()
-    };
-    let _ = works;
     fleet.store.pause();
     open(&fleet, &mut client, 0);
     fleet.call(&mut client, 0, "use_tool", use_tool("echo", json!({}))).text();
@@ -339,10 +316,8 @@ fn a_tokens_own_server_runs_once_and_moves_when_its_replica_dies() {
     let slow = fleet.turn(one, 2).post_call("use_tool", use_tool("slow", json!({"key": "k"})));
     fleet.call(one, 1, "use_tool", use_tool("started", json!({"key": "k"}))).text();
     fleet.kill(0);
-    let begun = Instant::now();
     let failed = one.answer(&slow);
     assert!(failed.raw.contains("is gone"), "{failed:?}");
-    assert!(begun.elapsed() < DEADLINE);
     let moved = pid(&fleet, one, 2);
     assert_ne!(moved, pids[0]);
     assert_eq!(pid(&fleet, one, 1), moved);

@@ -247,7 +247,7 @@ pub(super) fn serve(gateway: Arc<Gateway>, handed: Handed) {
 }
 
 /// The caller that another replica let in.
-fn caller(gateway: &Gateway, (principal, toolbox): &CallerKey) -> Option<Caller> {
+pub(super) fn caller(gateway: &Gateway, (principal, toolbox): &CallerKey) -> Option<Caller> {
     let settings = gateway.engine.settings();
     let known = settings.serving.tokens.iter().find(|token| token.name == *principal);
     let token = match (principal.as_str(), known) {

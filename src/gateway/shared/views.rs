@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::super::Gateway;
+use super::handing::caller;
 use super::{CallerKey, Shared};
 use crate::core::workspace::Workspace;
 use crate::face::Then;
@@ -224,12 +225,21 @@ impl Announced {
 pub(super) fn told(gateway: Arc<Gateway>, handed: Handed) {
     tokio::spawn(async move {
         let key = serde_json::from_slice::<CallerKey>(&handed.body).ok();
-        let view = key.and_then(|key| gateway.shared.get()?.views.by_key(&key));
-        if let Some(view) = view {
+        if let Some(view) = key.and_then(|key| view_of(&gateway, &key)) {
             let _ = sync(&gateway, &view).await;
         }
         handed.part(&[], true).await;
     });
+}
+
+/// The view of a caller, who may not have come here yet, unless its own servers run elsewhere.
+fn view_of(gateway: &Arc<Gateway>, key: &CallerKey) -> Option<Arc<SharedView>> {
+    let shared = gateway.shared.get()?;
+    if let Some(known) = shared.views.by_key(key) {
+        return Some(known);
+    }
+    let caller = caller(gateway, key).filter(|caller| !shared.has_own_servers(gateway, caller, key))?;
+    Some(shared.views.of_caller(key, &gateway.shared_workspace(&caller)?))
 }
 
 /// Lets a view stand as its entry says.
