@@ -219,7 +219,7 @@ fn of_a_file() {
         (
             r#"{"toolboxes": {}, "stateKey": [], "storePrefix": "a b"}"#,
             &[
-                "1:31 stateKey: the list of state keys is empty (write one key into it, or remove it)",
+                "1:19 stateKey: the list of state keys is empty (write one key into it, or remove it)",
                 "1:50 storePrefix: a prefix has 1 to 64 letters, digits, `.`, `_` and `-` (choose another name)",
             ],
         ),

@@ -163,6 +163,8 @@ fn command(lab: &Lab, program: impl AsRef<Path>) -> Command {
         .env("XDG_CACHE_HOME", lab.dir.join(".cache"))
         .env("PATH", std::env::join_paths(paths).expect("no separators in our paths"))
         .env("API_TOKEN", "a-token")
+        .env("STORE_PASSWORD", "a-password")
+        .env("STATE_KEY", "0123456789abcdef0123456789abcdef")
         .env_remove("API_KEY");
     command
 }
