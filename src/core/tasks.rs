@@ -415,7 +415,10 @@ mod tests {
             .into_iter()
             .flat_map(|replica| {
                 let tasks = Tasks::default();
-                tasks.live_at(TaskHome { replica: replica.into(), note: Box::new(|_, _| panic!("it ends with us")) });
+                tasks.live_at(TaskHome {
+                    replica: replica.into(),
+                    note: Box::new(|_, _| panic!("it ends with us")),
+                });
                 let nothing = Scanner::default().scan_str("{}").unwrap().root().raw().to_owned();
                 let begin = |connection: &Arc<Connection>| {
                     let mut scanner = Scanner::default();

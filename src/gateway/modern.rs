@@ -78,7 +78,8 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     {
         return reply.refuse(refusal);
     }
-    let refuse = |reply: Reply, why: &str| reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None);
+    let refuse =
+        |reply: Reply, why: &str| reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None);
     let unsealed = match gateway.engine.bridge.unseal(method, params, reply.session()) {
         Ok(unsealed) => unsealed,
         Err(why) => return refuse(reply, why),
@@ -94,7 +95,11 @@ fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
         match shared.use_up(&unsealed).await {
             Ok(true) => go_on(&gateway, &method, params.root(), unsealed.state, reply),
             Ok(false) => refuse(reply, USED),
-            Err(_) => reply.error(code::STORE_AWAY, "the store is away, which knows whether requestState was used", None),
+            Err(_) => reply.error(
+                code::STORE_AWAY,
+                "the store is away, which knows whether requestState was used",
+                None,
+            ),
         }
     });
 }

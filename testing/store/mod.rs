@@ -280,7 +280,8 @@ pub(crate) fn skipped(reason: &str) {
 fn ready(socket: &Path) -> bool {
     let stream = std::os::unix::net::UnixStream::connect(socket);
     // One that wants a password is ready, too.
-    stream.is_ok_and(|stream| ask(stream, &["PING"]).map_or_else(|error| error.starts_with("NOAUTH"), |_| true))
+    stream
+        .is_ok_and(|stream| ask(stream, &["PING"]).map_or_else(|error| error.starts_with("NOAUTH"), |_| true))
 }
 
 #[cfg(not(unix))]

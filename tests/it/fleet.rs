@@ -84,7 +84,13 @@ impl Fleet {
 
     /// Calls a tool at a replica.
     #[track_caller]
-    pub(crate) fn call(&self, client: &mut Client, at: usize, tool: &str, arguments: impl std::fmt::Display) -> Message {
+    pub(crate) fn call(
+        &self,
+        client: &mut Client,
+        at: usize,
+        tool: &str,
+        arguments: impl std::fmt::Display,
+    ) -> Message {
         self.turn(client, at).call(tool, arguments)
     }
 }

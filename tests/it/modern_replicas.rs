@@ -69,7 +69,9 @@ fn a_state_outlives_the_replica_that_made_it_unless_it_names_a_parked_call() {
         let answer = client.answer(&id);
         match outlives {
             true => assert_eq!(answer.text(), format!(r#"{{"result":{ACCEPT}}}"#)),
-            false => assert!(answer.at(&["error", "message"]).contains("call again without it"), "{answer:?}"),
+            false => {
+                assert!(answer.at(&["error", "message"]).contains("call again without it"), "{answer:?}")
+            }
         }
         // The client calls again, and all is well.
         let questions = asked(&fleet, &mut client, 1);
@@ -157,14 +159,13 @@ fn what_is_opened_at_one_is_open_everywhere_and_what_is_closed_is_gone() {
 fn what_toolman_activates_is_active_everywhere() {
     let Some(fleet) = Fleet::start(Config::Toolman(server("p", "--with echo,report", ""))) else { return };
     let mut client = fleet.modern();
-    let is_active = |fleet: &Fleet, client: &mut Client, at: usize| !fleet.call(client, at, "p_echo", "{}").is_error();
+    let is_active =
+        |fleet: &Fleet, client: &mut Client, at: usize| !fleet.call(client, at, "p_echo", "{}").is_error();
     // Each replica is met by the caller once before, so that none of them looks only because it is new to it.
     for at in 0..3 {
         assert!(!is_active(&fleet, &mut client, at), "{at}");
     }
-    let switch = |on: &[&str], off: &[&str]| {
-        json!({"tools_on": on, "tools_off": off, "resources_on": [], "resources_off": []})
-    };
+    let switch = |on: &[&str], off: &[&str]| json!({"tools_on": on, "tools_off": off, "resources_on": [], "resources_off": []});
     fleet.call(&mut client, 0, "toolman_activate", switch(&["p_echo"], &[])).text();
     for at in 0..3 {
         assert!(is_active(&fleet, &mut client, at), "{at}");
@@ -178,7 +179,7 @@ fn what_toolman_activates_is_active_everywhere() {
 #[test]
 fn what_is_opened_while_the_store_is_away_is_open_everywhere_when_it_is_back() {
     let config = dev("proxy", json!({"a": fake("--with echo")}));
-    let Some(mut fleet) = Fleet::start(Config::Workbench(config)) else { return };
+    let Some(fleet) = Fleet::start(Config::Workbench(config)) else { return };
     let mut client = fleet.modern();
     for at in 0..3 {
         fleet.turn(&mut client, at).tools();

@@ -455,7 +455,12 @@ pub struct Unsealed {
 impl Bridge {
     /// A bridge with the configured keys, if there are any.
     pub(super) fn new(keys: &[Secret]) -> Self {
-        Self { seal: Seal::new(keys), used: Mutex::default(), parked: Mutex::default(), home: RwLock::default() }
+        Self {
+            seal: Seal::new(keys),
+            used: Mutex::default(),
+            parked: Mutex::default(),
+            home: RwLock::default(),
+        }
     }
 
     /// Is this one of several replicas from now on, which have these keys in common.

@@ -87,9 +87,9 @@ pub(in crate::gateway) fn modern(
     if let Place::Here = place {
         return gateway.modern_here(caller, message, mirrored, stream);
     }
-    let headers = mirrored.iter().filter_map(|(name, value)| {
-        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-    });
+    let headers = mirrored
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
     let traveller = Traveller {
         key,
         message: format!(
@@ -128,7 +128,9 @@ fn place_of(
     }
     let text = |name| request.params.and_then(|params| params.get(name)).and_then(Node::as_str);
     let home = match &*request.method {
-        method if method.starts_with("tasks/") => text("taskId").and_then(|id| home_in(&id).map(str::to_owned)),
+        method if method.starts_with("tasks/") => {
+            text("taskId").and_then(|id| home_in(&id).map(str::to_owned))
+        }
         _ => text("requestState").and_then(|state| gateway.engine.bridge.parked_at(&state)),
     };
     match home {
@@ -161,7 +163,9 @@ async fn route(
             if let Place::At(_) = place {
                 shared.adopt_task(gateway, &caller, &traveller).await;
             }
-            let Some(_guard) = serve_here(gateway, shared, caller, &traveller, stream.clone()).await else { return };
+            let Some(_guard) = serve_here(gateway, shared, caller, &traveller, stream.clone()).await else {
+                return;
+            };
             // It is given up when the client is.
             return std::future::pending().await;
         };
@@ -256,7 +260,11 @@ pub(super) fn caller(gateway: &Gateway, (principal, toolbox): &CallerKey) -> Opt
         // The only token that does not stand in the file.
         (name, None) => {
             let of_command_line = name == "--auth-token-file";
-            Some(Arc::new(of_command_line.then(|| Token { name: name.to_owned(), token: Secret::new(""), scope: None })?))
+            Some(Arc::new(of_command_line.then(|| Token {
+                name: name.to_owned(),
+                token: Secret::new(""),
+                scope: None,
+            })?))
         }
     };
     Some(Caller { toolbox: toolbox.as_deref().map(Arc::from), token })
@@ -363,7 +371,8 @@ impl Shared {
 
     /// Lets others have the homes that are here, since this replica ends.
     pub(in crate::gateway) fn leave_homes(self: &Arc<Self>) {
-        let homes: Vec<String> = self.homes.0.lock().drain().map(|(principal, _)| own_servers(&principal)).collect();
+        let homes: Vec<String> =
+            self.homes.0.lock().drain().map(|(principal, _)| own_servers(&principal)).collect();
         if !homes.is_empty() {
             let shared = self.clone();
             tokio::spawn(async move { shared.replicas.remove(&homes).await });
@@ -377,7 +386,8 @@ impl Shared {
         let (Some(id), Some(workspace)) = (id, gateway.shared_workspace(caller)) else { return };
         self.bring_up_to_date(gateway, &traveller.key, &workspace).await;
         let entry = self.replicas.read(&task_entry(&traveller.key, &id)).await;
-        let note = entry.ok().flatten().and_then(|entry| serde_json::from_slice::<TaskNote>(&entry.value).ok());
+        let note =
+            entry.ok().flatten().and_then(|entry| serde_json::from_slice::<TaskNote>(&entry.value).ok());
         let Some(note) = note else { return };
         let upstream =
             workspace.read(|view| view.server(&note.group, &note.server).map(|entry| entry.upstream.clone()));

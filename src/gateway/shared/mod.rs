@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-pub(super) use self::handing::modern;
 use self::handing::Homes;
+pub(super) use self::handing::modern;
 use self::results::Library;
 pub(super) use self::views::ViewChange;
 use self::views::{SharedView, Views};
@@ -66,7 +66,8 @@ impl Shared {
             gateway.engine.bridge.join(&self.replicas.id, &self.replicas.keys());
         }
         let clients = gateway.http_clients.lock();
-        self.views.retain(|view| clients.workspaces.values().any(|other| Arc::ptr_eq(other, &view.workspace)));
+        self.views
+            .retain(|view| clients.workspaces.values().any(|other| Arc::ptr_eq(other, &view.workspace)));
     }
 
     /// Whether a caller has servers of its own, so that its requests have a home.

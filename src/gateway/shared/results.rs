@@ -58,7 +58,8 @@ impl Library {
         let name = name(owner, id);
         let Some(head) = self.replicas.read(&name).await? else { return Ok(None) };
         let Ok(Head { limit, pieces }) = serde_json::from_slice(&head.value) else { return Ok(None) };
-        let keys: Vec<String> = (0..pieces).map(|number| format!("{name}:{number}")).chain([name.clone()]).collect();
+        let keys: Vec<String> =
+            (0..pieces).map(|number| format!("{name}:{number}")).chain([name.clone()]).collect();
         let mut text = Vec::new();
         for key in &keys[..pieces] {
             let Some(piece) = self.replicas.read(key).await? else { return Ok(None) };

@@ -125,7 +125,12 @@ impl Shared {
     }
 
     /// Lets a caller's view stand as it does elsewhere. While the store is away it stays as it is.
-    pub(super) async fn bring_up_to_date(&self, gateway: &Arc<Gateway>, key: &CallerKey, workspace: &Arc<Workspace>) {
+    pub(super) async fn bring_up_to_date(
+        &self,
+        gateway: &Arc<Gateway>,
+        key: &CallerKey,
+        workspace: &Arc<Workspace>,
+    ) {
         let view = self.views.of_caller(key, workspace);
         if !view.is_current.load(Ordering::Relaxed) {
             let _ = sync(gateway, &view).await;
@@ -166,7 +171,11 @@ impl Shared {
 
 impl SharedView {
     /// Lets all replicas know of a change. While the store is away, they hear of it when it is back.
-    pub(in crate::gateway) async fn announce(self: &Arc<Self>, gateway: &Arc<Gateway>, change: ViewChange) -> Announced {
+    pub(in crate::gateway) async fn announce(
+        self: &Arc<Self>,
+        gateway: &Arc<Gateway>,
+        change: ViewChange,
+    ) -> Announced {
         let Some(shared) = gateway.shared.get() else { return Announced(None) };
         match shared.announce(self, &change).await {
             Ok(asking) => Announced(Some(asking)),
@@ -178,7 +187,11 @@ impl SharedView {
     }
 
     /// As [`Self::announce`], and looks whether somebody else has changed the entry meanwhile.
-    pub(in crate::gateway) async fn announce_and_look(self: &Arc<Self>, gateway: &Arc<Gateway>, change: ViewChange) {
+    pub(in crate::gateway) async fn announce_and_look(
+        self: &Arc<Self>,
+        gateway: &Arc<Gateway>,
+        change: ViewChange,
+    ) {
         let announced = self.announce(gateway, change).await;
         let _ = sync(gateway, self).await;
         announced.holds_everywhere().await;
@@ -273,7 +286,10 @@ pub(super) async fn sync(gateway: &Arc<Gateway>, view: &Arc<SharedView>) -> Resu
 fn now(view: &SharedView) -> Standing {
     view.workspace.read(|view| Standing {
         open: view.opened().iter().map(|group| group.to_string()).collect(),
-        switched: view.switched.each_ref().map(|names| names.iter().map(|(name, on)| (name.to_string(), *on)).collect()),
+        switched: view
+            .switched
+            .each_ref()
+            .map(|names| names.iter().map(|(name, on)| (name.to_string(), *on)).collect()),
     })
 }
 
@@ -284,9 +300,9 @@ fn settle(gateway: &Gateway, view: &SharedView, standing: &Standing) -> Vec<Stri
     let here = now(view);
     if here.switched != standing.switched {
         let differs = |class: usize, on: bool| {
-            let wanted = standing.switched[class].iter().filter(|(name, now)| {
-                **now == on && here.switched[class].get(*name) != Some(now)
-            });
+            let wanted = standing.switched[class]
+                .iter()
+                .filter(|(name, now)| **now == on && here.switched[class].get(*name) != Some(now));
             wanted.map(|(name, _)| Arc::from(name.as_str())).collect()
         };
         let [on, off] = [true, false].map(|on| [differs(0, on), differs(1, on)]);
