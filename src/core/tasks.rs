@@ -35,8 +35,11 @@ pub struct TaskHome {
     /// The replica, which stands in the ids of its tasks.
     pub replica: Arc<str>,
     /// Takes note of a task whose server outlives the replica, and of how long it may be asked for.
-    pub note: Box<dyn Fn(&TaskNote, Duration) + Send + Sync>,
+    pub note: TakeNote,
 }
+
+/// Takes note of a task, for so long.
+pub type TakeNote = Box<dyn Fn(&TaskNote, Duration) + Send + Sync>;
 
 /// What another replica needs to know of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
