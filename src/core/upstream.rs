@@ -357,6 +357,7 @@ impl Upstream {
             self.phase.send_replace(Phase::Starting);
             let life = CountedLife::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
+            let run = observed::on_behalf_of(observed::behalf(), run);
             let (upstream, was_at_rest) = (self.clone(), state.while_down == OfferWhileDown::AtRest);
             let whole = async move {
                 if was_at_rest {
@@ -759,8 +760,8 @@ mod tests {
         let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
-        let id =
-            connection.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
+        let id = connection.peer.reserve();
+        assert!(connection.peer.request(id, "tools/call", "{}", caller, None, on_answer), "it is open");
         (upstream, connection, id, fate)
     }
 
