@@ -111,6 +111,9 @@ impl<'a> Service<'a> {
         if http.metrics {
             count_events(&gateway);
         }
+        if let Some(replicas) = &replicas {
+            gateway.join(replicas);
+        }
         gateway.begin_http();
         if http.console {
             let door = ready.door(self.world.console_key()?)?;

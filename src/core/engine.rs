@@ -52,7 +52,7 @@ pub struct Engine {
     /// Who has tokens for servers behind URLs.
     pub(super) logins: Logins,
     /// The long results that were kept for clients.
-    kept: Arc<Kept>,
+    pub kept: Arc<Kept>,
     /// The top-level settings of the file.
     pub in_force: InForce,
     /// Where everything that happens is told.

@@ -18,6 +18,7 @@ mod modern;
 mod reload;
 mod restore;
 mod results;
+mod shared;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -25,13 +26,14 @@ mod steps;
 mod tasks;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::HttpClients;
 use self::faces::Faces;
 use self::find::Finders;
+use self::shared::Shared;
 use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
@@ -69,6 +71,8 @@ pub struct Gateway {
     switch_file: RwLock<Option<SwitchFile>>,
     /// The session that the gateway is for, in the daemon; `None` where it is for all clients.
     daemon_session: Option<Arc<DaemonSession>>,
+    /// What it shares with other replicas; unset where it is alone.
+    shared: OnceLock<Arc<Shared>>,
 }
 
 /// What a configuration file amounts to.
@@ -523,6 +527,7 @@ fn over(
         finders: Finders::default(),
         switch_file: RwLock::new(switch_file),
         daemon_session,
+        shared: OnceLock::new(),
     })
 }
 

@@ -28,6 +28,8 @@ pub mod code {
     pub const URL_ELICITATION: i64 = -32042;
     /// An upstream died, hung or was closed during a request.
     pub const UPSTREAM_LOST: i64 = -32000;
+    /// Ours: what the request needs is in a store that is away.
+    pub const STORE_AWAY: i64 = -32053;
 }
 
 /// Whether this code exists only in the modern era.

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
 use self::call::{CallMachine, Effects, Event, Next, interrupts};
@@ -292,7 +292,8 @@ impl Call {
         self.stage.lock().errand = reply.exchange().and_then(Exchange::hand_over);
         let Some(engine) = self.engine() else { return };
         let token = engine.bridge.park(self.clone());
-        let sealed = self.seal(&reply, State::Parked(token));
+        let home = engine.bridge.home.read().as_deref().unwrap_or_default().to_owned();
+        let sealed = self.seal(&reply, State::Parked { home, call: token });
         let asking = Asking::new(&self.connection, reply.session());
         let unneeded = {
             let mut stage = self.stage.lock();
@@ -467,12 +468,43 @@ pub struct Bridge {
     used: Mutex<HashMap<String, u64>>,
     /// The calls whose clients have questions to answer, by numbers that nobody can guess.
     parked: Mutex<HashMap<u64, Arc<Call>>>,
+    /// Which of several replicas we are; `None` where there is one.
+    home: RwLock<Option<Arc<str>>>,
+}
+
+/// A state that a retry brings, opened and fit for the request.
+pub struct Unsealed {
+    /// The text that the client brought.
+    pub text: String,
+    /// For how many seconds the state is good.
+    pub lasts: u64,
+    /// What the retry continues with.
+    pub state: State,
 }
 
 impl Bridge {
     /// A bridge with the configured keys, if there are any.
     pub(super) fn new(keys: &[Secret]) -> Self {
-        Self { seal: Seal::new(keys), used: Mutex::default(), parked: Mutex::default() }
+        Self {
+            seal: Seal::new(keys),
+            used: Mutex::default(),
+            parked: Mutex::default(),
+            home: RwLock::default(),
+        }
+    }
+
+    /// Is this one of several replicas from now on, which have these keys in common.
+    pub fn join(&self, id: &Arc<str>, keys: &[Secret]) {
+        *self.home.write() = Some(id.clone());
+        self.seal.renew(keys);
+    }
+
+    /// The replica at which the call is parked that this state leads to, if it leads to one.
+    pub fn parked_at(&self, state: &str) -> Option<String> {
+        match self.seal.open(&state.to_lowercase(), now())?.state {
+            State::Parked { home, .. } => Some(home).filter(|home| !home.is_empty()),
+            State::Upstream(_) | State::Refused(_) => None,
+        }
     }
 
     /// What a retry with `requestState` continues, if the state is ours and fits the request.
@@ -481,7 +513,7 @@ impl Bridge {
         method: &str,
         params: Node<'_>,
         session: &ClientSession,
-    ) -> Result<State, &'static str> {
+    ) -> Result<Unsealed, &'static str> {
         let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
         let sealed = self.seal.open(&text, now());
         let sealed =
@@ -492,12 +524,14 @@ impl Bridge {
         if !fits {
             return Err("requestState belongs to another request; call again without it");
         }
+        Ok(Unsealed { text, lasts: sealed.expires.saturating_sub(now()), state: sealed.state })
+    }
+
+    /// Takes note that a state is used, in this process; `false` if it was used before.
+    pub fn use_up(&self, unsealed: &Unsealed) -> bool {
         let mut used = self.used.lock();
         used.retain(|_, expires| *expires > now());
-        match used.insert(text, sealed.expires) {
-            None => Ok(sealed.state),
-            Some(_) => Err("requestState was used before; call again without it"),
-        }
+        used.insert(unsealed.text.clone(), now() + unsealed.lasts).is_none()
     }
 
     /// Continues a parked call. Returns the reply if the call is no longer parked.

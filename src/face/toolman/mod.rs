@@ -71,7 +71,7 @@ pub struct Switches {
 }
 
 /// What a valid call of `toolman_activate` changes, by full names.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchChange {
     /// Switched on: tools, resources.
     pub on: [Vec<Arc<str>>; 2],

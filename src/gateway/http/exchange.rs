@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, nothing_here, page, refuse, store_away, text, unauthorized, whole, wrong_method,
+    modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole, wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
@@ -349,6 +349,7 @@ impl<B: Backend> HttpServer<B> {
                 StatusCode::OK if !accepted.json => {
                     events(Payload::Whole([b"data: ", &*body, b"\n\n"].concat().into()))
                 }
+                StatusCode::SERVICE_UNAVAILABLE => try_again(json(StatusCode::SERVICE_UNAVAILABLE, body)),
                 status => json(status, body),
             },
             AnswerForm::Events => self.event_stream(reader, None, cancel),
