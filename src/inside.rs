@@ -13,24 +13,21 @@ use crate::config;
 use crate::config::locate::FaceKind;
 use crate::core::engine::Surroundings;
 use crate::core::logins::Attendance;
-use crate::events::environment::Telemetry;
-use crate::events::{Hub, journal};
+use crate::events::{Hub, environment, journal};
 use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, Gateway, finish_events, stdio};
 use crate::transport;
 
 /// Serves a file on stdin and stdout as the gateway does, with this executable as the shim. A journal stands beside the
-/// file, and whoever keeps one counts as well.
+/// file, and whoever keeps one counts as well. Spans go where the environment says.
 pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     let text = std::fs::read(file).expect("the file is there");
     let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
         panic!("a good file")
     };
-    let events = Hub::new(
-        FaceKind::Workbench,
-        Some(journal::directory(&file.with_extension("state"))),
-        Telemetry::default(),
-    );
+    let (telemetry, _) = environment::read(&|name| std::env::var(name).ok(), FaceKind::Workbench.program());
+    let directory = journal::directory(&file.with_extension("state"));
+    let events = Hub::new(FaceKind::Workbench, Some(directory), telemetry);
     if config.common.journal.on {
         events.count();
     }

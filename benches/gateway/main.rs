@@ -8,6 +8,7 @@ mod bridges;
 mod calls;
 mod client;
 mod daemon;
+mod events;
 mod footprint;
 mod http;
 mod inside;
@@ -54,6 +55,7 @@ fn main() {
         ("http", http::measure),
         ("footprint", footprint::measure),
         ("daemon", daemon::measure),
+        ("events", events::measure),
     ] {
         if chosen.is_empty() || chosen.iter().any(|chosen| *chosen == name) {
             group(effort);

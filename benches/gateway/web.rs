@@ -32,6 +32,20 @@ impl Server {
         Self { child, address: address.unwrap_or_else(|| panic!("no address: {line}")) }
     }
 
+    /// A tab of the console: its event stream is open, and nobody reads it after its first bytes.
+    pub(crate) fn open_tab(&self, key: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        let address = self.address;
+        let request = format!(
+            "GET /console/api/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it is open");
+        let mut head = vec![0; 1024];
+        let read = stream.read(&mut head).expect("an answer");
+        assert!(head[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head[..read]));
+        stream
+    }
+
     /// Of the process that was started.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -23,89 +23,109 @@ use crate::gateway::http::Rules;
 use crate::gateway::{Gateway, finish_events};
 
 /// What the command line asks for.
-pub(super) struct ConsoleOrder {
+pub(super) struct ConsoleOrder<'a> {
+    pub(super) face: FaceKind,
+    pub(super) file: Result<PathBuf, NotFound>,
+    pub(super) overrides: Overrides,
     /// The port; 0 takes a free one.
     pub(super) port: u16,
     /// Whether the browser is opened.
     pub(super) opens: bool,
+    pub(super) output: OutputMode,
+    pub(super) world: &'a World,
 }
 
-/// Serves the console until somebody presses Ctrl-C.
-pub(super) fn run(
-    face: FaceKind,
-    file: Result<PathBuf, NotFound>,
-    overrides: Overrides,
-    order: &ConsoleOrder,
-    output: OutputMode,
-    world: &World,
-) -> Result<u8, Failure> {
-    let runtime = runtime()?;
-    let served = runtime.block_on(serve(face, file, overrides, order, output, world));
-    runtime.shutdown_background();
-    served
-}
+impl ConsoleOrder<'_> {
+    /// Serves the console until somebody presses Ctrl-C.
+    pub(super) fn run(self) -> Result<u8, Failure> {
+        let runtime = runtime()?;
+        let served = runtime.block_on(self.serve());
+        runtime.shutdown_background();
+        served
+    }
 
-async fn serve(
-    face: FaceKind,
-    file: Result<PathBuf, NotFound>,
-    overrides: Overrides,
-    order: &ConsoleOrder,
-    output: OutputMode,
-    world: &World,
-) -> Result<u8, Failure> {
-    let shutdown = signal()?;
-    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, order.port));
-    let listener = serve_http::listen(wanted).map_err(|error| {
-        Failure::failed(format!("cannot listen on {wanted}: {error}"), "choose another port with --port")
-    })?;
-    let (address, key) = (listener.local_addr()?, world.console_key()?);
-    let state = world.state_directory().unwrap_or_default();
-    let daemons = Arc::new(world.daemons());
-    let has_daemon = daemon(&daemons, face, &state).await.is_some();
-    let own = own(face, file, overrides, (address, key.clone()), output, world);
-    let (own, url) = match own {
-        Ok(own) if !has_daemon => {
-            let url = own.console.address(address);
-            (Some(own), url)
+    async fn serve(self) -> Result<u8, Failure> {
+        let Self { face, port, opens, output, world, .. } = self;
+        let shutdown = signal()?;
+        let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener = serve_http::listen(wanted).map_err(|error| {
+            Failure::failed(format!("cannot listen on {wanted}: {error}"), "choose another port with --port")
+        })?;
+        let (address, key) = (listener.local_addr()?, world.console_key()?);
+        let state = world.state_directory().unwrap_or_default();
+        let daemons = Arc::new(world.daemons());
+        let has_daemon = daemon(&daemons, face, &state).await.is_some();
+        let (own, url) = match self.own(address, key.clone()) {
+            Ok(own) if !has_daemon => {
+                let url = own.console.address(address);
+                (Some(own), url)
+            }
+            Err(failure) if !has_daemon => return Err(failure),
+            own => {
+                let key = key.read().unwrap_or_default();
+                (own.ok(), format!("http://{address}/console#key={key}"))
+            }
+        };
+        let mut out = io::stdout();
+        match output.json {
+            true => writeln!(out, "{}", serde_json::json!({ "url": url }))?,
+            false => writeln!(out, "{url}")?,
         }
-        Err(failure) if !has_daemon => return Err(failure),
-        own => {
-            let key = key.read().unwrap_or_default();
-            (own.ok(), format!("http://{address}/console#key={key}"))
+        out.flush()?;
+        if opens && world.has_browser() {
+            browse(&url);
         }
-    };
-    let mut out = io::stdout();
-    match output.json {
-        true => writeln!(out, "{}", serde_json::json!({ "url": url }))?,
-        false => writeln!(out, "{url}")?,
-    }
-    out.flush()?;
-    if order.opens && world.has_browser() {
-        browse(&url);
-    }
-    let (console, gateway, watching) = match own {
-        Some(Own { console, gateway, watching }) => (Some(console), Some(gateway), Some(watching)),
-        None => (None, None, None),
-    };
-    let watching = async {
-        match watching {
-            Some(watching) => watching.await,
-            None => std::future::pending().await,
+        let (console, gateway, watching) = match own {
+            Some(Own { console, gateway, watching }) => (Some(console), Some(gateway), Some(watching)),
+            None => (None, None, None),
+        };
+        let watching = async {
+            match watching {
+                Some(watching) => watching.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown => {}
+            () = watching => {}
+            () = accept(&listener, face, &state, console.as_ref(), &daemons) => {}
         }
-    };
-    tokio::select! {
-        () = shutdown => {}
-        () = watching => {}
-        () = accept(&listener, face, &state, console.as_ref(), &daemons) => {}
+        if let Some(console) = &console {
+            console.end();
+        }
+        if let Some(gateway) = gateway {
+            gateway.end().await;
+            finish_events(&gateway);
+        }
+        Ok(0)
     }
-    if let Some(console) = &console {
-        console.end();
+
+    /// The console that shows the file and the journal.
+    fn own(
+        self,
+        address: SocketAddr,
+        key: KeyFile,
+    ) -> Result<Own<impl Future<Output = ()> + use<>>, Failure> {
+        let Self { face, file, overrides, output, world, .. } = self;
+        let state = world.state_directory();
+        let directory = state.as_deref().map(journal::directory).unwrap_or_default();
+        let (skip_missing, reader, obeys_lock) = (true, env_file, true);
+        let (file, world_of_loader) = (file?, world.clone());
+        let loader =
+            Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
+        let (configured, read) = loader.load(output)?;
+        let service = Service::new(loader, &configured, read, output, world);
+        let rules = Rules::new(&configured.face.common().serving, None);
+        let whole = configured.face.clone();
+        let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
+        let gateway = Gateway::new(configured, around);
+        gateway.recall(&*whole);
+        let door = Door::new(address, &[], rules.clone(), key);
+        let journal = JournalReader::new(directory);
+        let console = Console::of_journal(door, face, gateway.clone(), service.refused.clone(), journal);
+        let watching = service.follow(&gateway, Some((rules, None)))?;
+        Ok(Own { console, gateway, watching })
     }
-    if let Some(gateway) = gateway {
-        gateway.end().await;
-        finish_events(&gateway);
-    }
-    Ok(0)
 }
 
 /// The console of this process.
@@ -114,35 +134,6 @@ struct Own<W> {
     gateway: Arc<Gateway>,
     /// Follows the file.
     watching: W,
-}
-
-/// The console that shows a file and the journal.
-fn own(
-    face: FaceKind,
-    file: Result<PathBuf, NotFound>,
-    overrides: Overrides,
-    (address, key): (SocketAddr, KeyFile),
-    output: OutputMode,
-    world: &World,
-) -> Result<Own<impl Future<Output = ()> + use<>>, Failure> {
-    let state = world.state_directory();
-    let directory = state.as_deref().map(journal::directory).unwrap_or_default();
-    let (skip_missing, reader, obeys_lock) = (true, env_file, true);
-    let (file, world_of_loader) = (file?, world.clone());
-    let loader =
-        Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
-    let (configured, read) = loader.load(output)?;
-    let service = Service::new(loader, &configured, read, output, world);
-    let rules = Rules::new(&configured.face.common().serving, None);
-    let whole = configured.face.clone();
-    let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
-    let gateway = Gateway::new(configured, around);
-    gateway.recall(&*whole);
-    let door = Door::new(address, &[], rules.clone(), key);
-    let journal = JournalReader::new(directory);
-    let console = Console::of_journal(door, face, gateway.clone(), service.refused.clone(), journal);
-    let watching = service.follow(&gateway, Some((rules, None)))?;
-    Ok(Own { console, gateway, watching })
 }
 
 /// Takes connections for ever.

@@ -1,6 +1,7 @@
 //! `log`: what happened, as the journal tells it, whichever gateway of this user wrote it.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +10,10 @@ use clap::builder::PossibleValuesParser;
 
 use super::World;
 use super::failure::{Failure, OutputMode};
+use super::load::{Loader, Overrides};
 use super::screen::Screen;
+use crate::config::locate::{FaceKind, NotFound};
+use crate::edit::file::contents;
 use crate::events::journal;
 use crate::events::{
     AnsweredCall, CallOutcome, Fact, Happening, JournalLine, JournalReader, Millis, Subject,
@@ -83,17 +87,48 @@ fn since(text: &str) -> Result<Millis, String> {
     moment.ok_or_else(|| "give 90s, 15m, 2h, 7d, or a time such as 2026-11-16T10:00:00Z".to_owned())
 }
 
-/// Reads the journal, and says so where there is none.
-pub(super) fn read(reader: &mut JournalReader, output: OutputMode) -> Result<Vec<JournalLine>, Failure> {
-    let lines = reader.poll().map_err(|error| {
-        Failure::failed(format!("the journal cannot be read: {error}"), "look at who may read its directory")
-    })?;
-    if !reader.found_any() && !output.quiet {
-        let words = "There is no journal: no gateway of this user keeps one. Write `\"journal\": true` into \
-                     workbench-config.json, or `journal = true` into tools.toml.";
-        writeln!(io::stderr(), "{}", output.message(words))?;
+/// The journal of this user, and the file that says whether it is kept.
+pub(super) struct UserJournal<'a> {
+    pub(super) face: FaceKind,
+    pub(super) file: Result<PathBuf, NotFound>,
+    pub(super) world: &'a World,
+}
+
+impl UserJournal<'_> {
+    /// Reads what is there, and says so where nothing is. The reader finds what is appended later.
+    pub(super) fn read(self, output: OutputMode) -> Result<(JournalReader, Vec<JournalLine>), Failure> {
+        let state = self.world.state_directory().ok_or_else(|| {
+            let hint = "set HOME or XDG_STATE_HOME";
+            Failure::failed("the directory for what programs remember about a user is not known", hint)
+        })?;
+        let mut reader = JournalReader::new(journal::directory(&state));
+        let lines = reader.poll().map_err(|error| {
+            let hint = "look at who may read its directory";
+            Failure::failed(format!("the journal cannot be read: {error}"), hint)
+        })?;
+        if !reader.found_any() && !output.quiet {
+            let words = match self.kept_by() {
+                Some(file) => format!(
+                    "The journal is empty: {} has `\"journal\": true`, and no gateway has written to it yet.",
+                    file.display()
+                ),
+                None => {
+                    "There is no journal: no gateway of this user keeps one. Write `\"journal\": true` into \
+                         workbench-config.json, or `journal = true` into tools.toml."
+                        .to_owned()
+                }
+            };
+            writeln!(io::stderr(), "{}", output.message(&words))?;
+        }
+        Ok((reader, lines))
     }
-    Ok(lines)
+
+    /// The file, if it switches the journal on.
+    fn kept_by(self) -> Option<PathBuf> {
+        let loader = Loader::for_asking(self.face, self.file, &Overrides::default(), self.world).ok()?;
+        let (configured, _) = loader.read(contents(&loader.file).ok()?, None).0.ok()?;
+        configured.face.common().journal.on.then_some(loader.file)
+    }
 }
 
 /// Says how many lines were none of the journal's.
@@ -108,23 +143,13 @@ pub(super) fn tell_skipped(reader: &JournalReader, output: OutputMode) -> io::Re
     }
 }
 
-/// The journal of this user.
-pub(super) fn reader(world: &World) -> Result<JournalReader, Failure> {
-    let state = world.state_directory().ok_or_else(|| {
-        let hint = "set HOME or XDG_STATE_HOME";
-        Failure::failed("the directory for what programs remember about a user is not known", hint)
-    })?;
-    Ok(JournalReader::new(journal::directory(&state)))
-}
-
 /// Shows what happened.
 pub(super) fn run(
     wanted: &Log,
-    world: &World,
+    journal: UserJournal<'_>,
     (output, screen): (OutputMode, Screen),
 ) -> Result<u8, Failure> {
-    let mut reader = reader(world)?;
-    let mut lines = read(&mut reader, output)?;
+    let (mut reader, mut lines) = journal.read(output)?;
     lines.retain(|line| wanted.includes(line));
     if let Some(last) = wanted.last {
         lines.drain(..lines.len().saturating_sub(last));
@@ -159,7 +184,7 @@ impl Log {
         if !self.since.includes(line.time) {
             return false;
         }
-        // What this build does not know fits no filter.
+        // A line that this build does not know fits no filter.
         let Some(happening) = &line.happening else {
             return [&self.server, &self.tool, &self.outcome, &self.kind]
                 .iter()

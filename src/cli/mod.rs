@@ -53,6 +53,7 @@ use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::logins::Attendance;
 use crate::core::process::Launcher;
+use crate::events::environment::Telemetry;
 use crate::events::{self, Hub};
 use crate::known_clients::KnownClient;
 
@@ -271,7 +272,7 @@ pub fn main(face: FaceKind) -> ExitCode {
     let outcome = World::here().and_then(|world| {
         output.colour = io::stderr().is_terminal() && world.colours();
         output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
-        // One leak for the life of the process lets every message be shaped where it is printed.
+        // The home directory is leaked once, so that every message can be shaped where it is printed.
         output.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
         run(face, &arguments, output, world)
     });
@@ -319,8 +320,12 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
         Some(Verb::Status) => status::status(&world, output, screen),
         Some(Verb::Stop) => status::stop(&world, output),
         Some(Verb::DaemonProcess { directory, log }) => daemon::run(directory.clone(), log.as_deref()),
-        Some(Verb::Log(wanted)) => log::run(wanted, &world, (output, screen)),
-        Some(Verb::Stats(since)) => stats::run(since, &world, (output, screen)),
+        Some(Verb::Log(wanted)) => {
+            log::run(wanted, log::UserJournal { face, file, world: &world }, (output, screen))
+        }
+        Some(Verb::Stats(since)) => {
+            stats::run(since, log::UserJournal { face, file, world: &world }, (output, screen))
+        }
         Some(Verb::DemoServer { name }) => {
             let server = demo::server::Name::named(name).ok_or_else(|| {
                 let message = format!("the demo has no server `{name}`");
@@ -330,8 +335,8 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
             Ok(0)
         }
         Some(Verb::Console { port, no_open }) => {
-            let wanted = console::ConsoleOrder { port: *port, opens: !no_open };
-            console::run(face, file, arguments.overrides(), &wanted, output, &world)
+            let (overrides, opens) = (arguments.overrides(), !no_open);
+            console::ConsoleOrder { face, file, overrides, port: *port, opens, output, world: &world }.run()
         }
         Some(Verb::Check) => {
             let environment = |name: &str| world.variable(name);
@@ -452,12 +457,22 @@ impl World {
 
     /// The surroundings of an engine that serves clients, and tells what happens there.
     fn serving_surroundings(&self, face: FaceKind) -> engine::Surroundings {
-        let around = self.engine_surroundings(Attendance::Somebody);
         let environment = |name: &str| self.variable(name);
         let (telemetry, problems) = events::environment::read(&environment, face.program());
         for problem in problems {
             tracing::warn!("{problem}");
         }
+        self.journalling_surroundings(face, Attendance::Somebody, telemetry)
+    }
+
+    /// The surroundings of an engine whose calls stand in the journal, if the file has it on.
+    fn journalling_surroundings(
+        &self,
+        face: FaceKind,
+        attendance: Attendance,
+        telemetry: Telemetry,
+    ) -> engine::Surroundings {
+        let around = self.engine_surroundings(attendance);
         let journal = around.state.as_deref().map(events::journal::directory);
         engine::Surroundings { events: Hub::new(face, journal, telemetry), ..around }
     }

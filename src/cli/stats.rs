@@ -4,9 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::World;
 use super::failure::{Failure, OutputMode};
-use super::log::{Since, milliseconds, read, reader, tell_skipped};
+use super::log::{Since, UserJournal, milliseconds, tell_skipped};
 use super::screen::Screen;
 use crate::events::{Tally, TallyRow};
 use crate::text::spelled_out;
@@ -17,11 +16,10 @@ const LONGEST_BAR: u64 = 20;
 /// Counts what happened.
 pub(super) fn run(
     since: &Since,
-    world: &World,
+    journal: UserJournal<'_>,
     (output, screen): (OutputMode, Screen),
 ) -> Result<u8, Failure> {
-    let mut reader = reader(world)?;
-    let lines = read(&mut reader, output)?;
+    let (reader, lines) = journal.read(output)?;
     let mut tally = Tally::default();
     for happening in
         lines.iter().filter(|line| since.includes(line.time)).filter_map(|line| line.happening.as_ref())

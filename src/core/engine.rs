@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 use super::adapt;
 use super::approval::{self, Deviations};
 use super::audience::Audience;
-use super::bridge::{Bridge, Call};
+use super::bridge::{Bridge, Call, Finish};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
 use super::modern::Watched;
-use super::observed;
+use super::observed::{self, OwnRequest};
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
@@ -266,18 +266,36 @@ impl Engine {
 
     /// Sends a client's request to an upstream, which is started first if necessary. `changes` are members of
     /// `params` to set or remove; the progress token is mapped. `finish` turns the answer into the reply.
+    #[inline]
     pub fn forward(
         self: &Arc<Self>,
         upstream: &Arc<Upstream>,
         method: &'static str,
         params: Node<'_>,
         changes: &[MemberChange<'_>],
-        mut reply: Reply,
+        reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
+        // Where nobody wants to know what becomes of a call, nothing is carried along for it.
+        match reply.is_followed() || reply.session().workspace.daemon_session().is_some() {
+            true => self.forward_noted(upstream, method, params, changes, reply, Box::new(finish)),
+            false => self.dispatch(upstream, method, params, changes, reply, finish),
+        }
+    }
+
+    /// As [`Self::forward`], and notes how the call goes: for those who follow it, and for the daemon, which is asked
+    /// how much its servers are used.
+    fn forward_noted(
+        self: &Arc<Self>,
+        upstream: &Arc<Upstream>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[MemberChange<'_>],
+        mut reply: Reply,
+        finish: Finish,
     ) {
         let traced = observed::sets_out(&mut reply, upstream, method, params, changes);
         let params = traced.as_ref().map_or(params, Raw::root);
-        // Only the daemon is asked how much its servers are used.
         let counted = reply.session().workspace.daemon_session().map(|daemon_session| {
             daemon_session.count_call();
             upstream.usage.begin();
@@ -290,12 +308,25 @@ impl Engine {
             observed::came_back(&mut reply, &answer);
             finish(answer, reply);
         };
+        self.dispatch(upstream, method, params, changes, reply, finish);
+    }
+
+    /// Sends a request to an upstream, which is started first if necessary.
+    fn dispatch(
+        self: &Arc<Self>,
+        upstream: &Arc<Upstream>,
+        method: &'static str,
+        params: Node<'_>,
+        changes: &[MemberChange<'_>],
+        reply: Reply,
+        finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+    ) {
         if let Some(connection) = upstream.connection() {
             return self.send(&connection, method, params, changes, reply, finish);
         }
         let (engine, upstream, params) = (self.clone(), upstream.clone(), Raw::own(params.with(changes)));
         tokio::spawn(async move {
-            match upstream.up_in_time().await {
+            match observed::on_behalf_of(reply.behalf(), upstream.up_in_time()).await {
                 Ok(connection) if reply.is_wanted() => {
                     // The server may offer something else than it did when the client asked.
                     match approval::refused(&upstream, method, params.root()) {
@@ -649,12 +680,9 @@ impl Engine {
 
 /// Sends a request whose answer nobody needs.
 pub(super) fn send_quietly(connection: &Arc<Connection>, method: &str, params: &str) {
-    let write = |out: &mut Vec<u8>, _| out.extend_from_slice(params.as_bytes());
-    connection.peer.request(
-        method,
-        write,
-        Caller::default(),
-        connection.own_deadline(),
-        OnAnswer::run(|_| ()),
-    );
+    let (id, mut params) = (connection.peer.reserve(), params.to_owned());
+    let request = OwnRequest::begin(connection, method, &mut params);
+    let on_answer = OnAnswer::run(move |answer| request.end(id, observed::of_answer(&answer).0));
+    let deadline = connection.own_deadline();
+    connection.peer.request(id, method, &params, Caller::default(), deadline, on_answer);
 }

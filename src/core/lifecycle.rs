@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use super::LIFE;
 use super::carrier::Carrier;
-use super::connection::{Caller, Changes, Connection};
+use super::connection::{Changes, Connection};
 use super::engine::Engine;
 use super::idle;
 use super::modern::Cache;
@@ -132,7 +132,8 @@ async fn live(
                 biased;
                 _ = &mut *stop => Err(End::Stopped),
                 error = carrier.over() => Ok(error),
-                error = refresh(engine, &connection, generation) => Ok(error),
+                // Whoever wanted the server has it now.
+                error = observed::on_behalf_of(None, refresh(engine, &connection, generation)) => Ok(error),
                 () = idle::unused(engine, &connection) => Err(End::Unused),
             };
             match ended {
@@ -355,9 +356,7 @@ async fn discover(
     params: &str,
     deadline: Option<Deadline>,
 ) -> Result<String, CallError> {
-    connection.log_request("server/discover");
-    let asked = connection.peer.call("server/discover", params, Caller::default(), deadline);
-    observed::timed(connection, "server/discover", asked).await
+    connection.request("server/discover", params.to_owned(), deadline, |result| result.raw().to_owned()).await
 }
 
 fn discover_params(connection: &Connection) -> String {

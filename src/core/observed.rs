@@ -15,7 +15,7 @@ use super::start_error::StartError;
 use super::upstream::{End, Upstream};
 use crate::config::Transport;
 use crate::events::{
-    Asker, Carriage, Errand, ErrorType, Fact, Inquiry, Moment, Network, ServerEnd, ServerFailure,
+    Asker, Behalf, Carriage, ErrorType, Fact, Inquiry, Moment, Network, OwnErrand, ServerEnd, ServerFailure,
     ServerStart, Who, known_method,
 };
 use crate::json::{MemberChange, Node, Raw, quote};
@@ -111,10 +111,15 @@ impl ServerState {
 }
 
 /// Begins to follow a request, if anybody wants to know.
+#[inline]
 pub fn begin(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
-    if !engine.events.is_on() {
-        return;
+    if engine.events.is_on() {
+        follow(engine, method, params, reply);
     }
+}
+
+#[cold]
+fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     let method = known_method(method);
     let named = match method {
         "tools/call" | "prompts/get" => params.get("name"),
@@ -155,7 +160,8 @@ pub(super) fn sets_out(
 ) -> Option<Raw> {
     let exchange = reply.exchange()?;
     let changed = |key: &str| changes.iter().find(|(changed, _)| *changed == key);
-    let name = changed("name").or_else(|| changed("uri")).and_then(|(_, name)| *name);
+    let named = |key| changed(key).map_or_else(|| params.get(key).map(Node::raw), |(_, name)| *name);
+    let name = named("name").or_else(|| named("uri"));
     let given;
     let arguments = match changed("arguments") {
         Some((_, Some(text))) => {
@@ -167,13 +173,11 @@ pub(super) fn sets_out(
     };
     let server = (&upstream.group, &upstream.server);
     let told = exchange.set_out(server, method, name, (params.raw().len(), arguments))?;
-    let told = quote(&told);
-    let own = params.get("_meta").filter(|meta| meta.is_object());
-    let meta = own.unwrap_or_else(Node::empty).with(&[("traceparent", Some(&told))]);
-    Some(Raw::own(params.with(&[("_meta", Some(&meta))])))
+    Some(Raw::own(with_context(params, &told)))
 }
 
 /// Notes the connection that a request takes.
+#[inline]
 pub(super) fn takes(reply: &mut Reply, connection: &Connection) {
     if let Some(exchange) = reply.exchange() {
         exchange.takes(carriage(connection));
@@ -182,37 +186,80 @@ pub(super) fn takes(reply: &mut Reply, connection: &Connection) {
 
 /// Notes the answer of an upstream.
 pub(super) fn came_back(reply: &mut Reply, answer: &Answer<'_>) {
-    if !reply.is_followed() {
-        return;
-    }
-    let id = reply.sent_as();
     let Some(exchange) = reply.exchange() else { return };
-    let (error, text) = match answer {
-        Answer::Result(result) => (is_error(*result).then_some(ErrorType::ToolError), Some(*result)),
-        Answer::Error(error) => (Some(ErrorType::Code(code_of(*error))), Some(*error)),
-        Answer::Lost(lost) => (Some(of_loss(lost)), None),
-    };
+    // Only spans tell the id.
+    let id = if exchange.trail.is_some() { reply.sent_as() } else { None };
+    let Some(exchange) = reply.exchange() else { return };
+    let (error, text) = of_answer(answer);
     exchange.came_back(error, text, id);
 }
 
-/// Waits for the answer to a request of our own, and tells how long it took.
-pub(super) async fn timed<T>(
-    connection: &Connection,
-    method: &str,
-    asked: impl Future<Output = Result<T, CallError>>,
-) -> Result<T, CallError> {
-    let engine = connection.upstream.engine.upgrade().filter(|engine| engine.events.is_on());
-    let Some(engine) = engine else { return asked.await };
-    let begun = Moment::now();
-    let answer = asked.await;
-    let error = match &answer {
-        Ok(_) => None,
-        Err(CallError::Refused(error)) => Some(ErrorType::Code(code_of(Raw::own(error.as_str()).root()))),
-        Err(CallError::Lost(lost)) => Some(of_loss(lost)),
-    };
-    let server = engine.events.path(&connection.upstream.group, &connection.upstream.server);
-    engine.events.tell_of(Errand::own(begun, server, known_method(method), carriage(connection), error));
-    answer
+tokio::task_local! {
+    /// The request of a client that the task works for, where tracing is on.
+    static BEHALF: Option<Behalf>;
+}
+
+/// Does something for a client's request: the requests of our own that come of it belong to it.
+pub fn on_behalf_of<T>(behalf: Option<Behalf>, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    BEHALF.scope(behalf, work)
+}
+
+/// The same for what is done at once.
+pub fn at_once_for<T>(reply: &Reply, work: impl FnOnce() -> T) -> T {
+    BEHALF.sync_scope(reply.behalf(), work)
+}
+
+/// What this task works for.
+pub(super) fn behalf() -> Option<Behalf> {
+    BEHALF.try_with(Clone::clone).ok().flatten()
+}
+
+/// A request of our own to an upstream, while it is under way; `None` inside where nobody wants to know.
+pub(super) struct OwnRequest(Option<(OwnErrand, Arc<Connection>)>);
+
+impl OwnRequest {
+    /// Begins to follow a request. Adds our place in the trace to its parameters, where there is one.
+    pub(super) fn begin(connection: &Arc<Connection>, method: &str, params: &mut String) -> Self {
+        let Upstream { group, server, engine, .. } = &*connection.upstream;
+        let followed =
+            engine.upgrade().and_then(|engine| engine.events.follow((group, server), method, behalf()));
+        let Some(errand) = followed else { return Self(None) };
+        if let Some(told) = errand.traceparent() {
+            *params = with_context(Raw::own(params.as_str()).root(), &told);
+        }
+        Self(Some((errand, connection.clone())))
+    }
+
+    /// Notes the answer to the request of this id.
+    pub(super) fn end(self, id: u64, error: Option<ErrorType>) {
+        if let Some((errand, connection)) = self.0 {
+            errand.end(Carriage { id: Some(id), ..carriage(&connection) }, error);
+        }
+    }
+}
+
+/// Why a request of our own failed.
+pub(super) fn of_call_error(error: &CallError) -> ErrorType {
+    match error {
+        CallError::Refused(error) => ErrorType::Code(code_of(Raw::own(error.as_str()).root())),
+        CallError::Lost(lost) => of_loss(lost),
+    }
+}
+
+/// Parameters with our place in the trace.
+fn with_context(params: Node<'_>, told: &str) -> String {
+    let own = params.get("_meta").filter(|meta| meta.is_object());
+    let meta = own.unwrap_or_else(Node::empty).with(&[("traceparent", Some(&quote(told)))]);
+    params.with(&[("_meta", Some(&meta))])
+}
+
+/// Why a request failed, if it did, and what came back.
+pub(super) fn of_answer<'a>(answer: &Answer<'a>) -> (Option<ErrorType>, Option<Node<'a>>) {
+    match answer {
+        Answer::Result(result) => (is_error(*result).then_some(ErrorType::ToolError), Some(*result)),
+        Answer::Error(error) => (Some(ErrorType::Code(code_of(*error))), Some(*error)),
+        Answer::Lost(lost) => (Some(of_loss(lost)), None),
+    }
 }
 
 fn of_loss(lost: &Lost) -> ErrorType {

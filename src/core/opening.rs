@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::engine::Engine;
 use super::modern::Watched;
+use super::observed;
 use super::session::ClientSession;
 use super::start_error::StartError;
 use super::upstream::{Phase, Upstream};
@@ -239,14 +240,14 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
             match tried.iter().rfind(same).cloned() {
                 None => attempts.spawn(attempt(upstream.clone(), upstream.start())),
                 // This upstream replaces one that may still hold something that only one of them can have.
-                Some(before) => attempts.spawn({
+                Some(before) => attempts.spawn(observed::on_behalf_of(observed::behalf(), {
                     let upstream = upstream.clone();
                     async move {
                         let _ = timeout(BEFORE_NEXT, before.gone()).await;
                         let start = upstream.start();
                         attempt(upstream, start).await
                     }
-                }),
+                })),
             };
             tried.push(upstream);
         }

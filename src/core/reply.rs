@@ -11,7 +11,7 @@ use super::modern::{Cache, ModernCall};
 use super::observed::is_error;
 use super::route::{OutgoingKind, Route};
 use super::session::{ClientSession, Ticket};
-use crate::events::{ErrorType, Exchange};
+use crate::events::{Behalf, ErrorType, Exchange};
 use crate::json::{MemberChange, Node, Raw};
 use crate::protocol::era::Version;
 use crate::protocol::message::{
@@ -81,6 +81,11 @@ impl Reply {
     #[inline]
     pub fn exchange(&mut self) -> Option<&mut Exchange> {
         self.exchange.as_deref_mut()
+    }
+
+    /// What requests of our own are made for, if they are made for this one and tracing is on.
+    pub fn behalf(&self) -> Option<Behalf> {
+        self.exchange.as_ref().and_then(|exchange| exchange.behalf())
     }
 
     /// Whether anybody wants to know what becomes of the request.

@@ -357,6 +357,7 @@ impl Upstream {
             self.phase.send_replace(Phase::Starting);
             let life = CountedLife::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
+            let run = observed::on_behalf_of(observed::behalf(), run);
             let (upstream, was_at_rest) = (self.clone(), state.while_down == OfferWhileDown::AtRest);
             let whole = async move {
                 if was_at_rest {
@@ -692,13 +693,11 @@ impl Drop for StartWaiter<'_> {
 }
 
 #[cfg(test)]
-impl Upstream {
-    /// An upstream without a process; [`Self::pretend`] gives it a life.
-    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
-        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
-        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
-        let spec = Spec {
-            transport: Transport::Stdio(command),
+impl Spec {
+    /// A server that is reached like this, with nothing else said.
+    pub(crate) fn plain(transport: Transport) -> Self {
+        Self {
+            transport,
             filter: ToolFilter::All,
             guard: None,
             timeouts: Timeouts::default(),
@@ -709,8 +708,17 @@ impl Upstream {
             idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
-        };
-        Self::new(group, server, group, spec, None, None, Weak::new())
+        }
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// An upstream without a process; [`Self::pretend`] gives it a life.
+    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
+        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
+        Self::new(group, server, group, Spec::plain(Transport::Stdio(command)), None, None, Weak::new())
     }
 
     /// Pretends that the upstream is up and offers these items, or that it is down.
@@ -759,8 +767,8 @@ mod tests {
         let on_answer = OnAnswer::run(move |answer| {
             let _ = send.send(!matches!(answer, Answer::Lost(_)));
         });
-        let id =
-            connection.peer.request("tools/call", |_, _| (), caller, None, on_answer).expect("it is open");
+        let id = connection.peer.reserve();
+        assert!(connection.peer.request(id, "tools/call", "{}", caller, None, on_answer), "it is open");
         (upstream, connection, id, fate)
     }
 

@@ -151,6 +151,15 @@ pub struct Carriage {
     pub secrets: Redactor,
 }
 
+/// The request of a client that further requests to upstreams are made for, where tracing is on.
+#[derive(Debug, Clone)]
+pub struct Behalf {
+    /// Its place in the trace.
+    trail: Trail,
+    /// What stands for the id of the client's session.
+    session: Arc<str>,
+}
+
 /// What is kept of a JSON value.
 #[derive(Debug)]
 pub struct Kept {
@@ -160,18 +169,51 @@ pub struct Kept {
     pub whole: usize,
 }
 
-impl Errand {
-    /// A request of our own that has been answered.
-    pub fn own(
-        begun: Moment,
-        server: ServerPath,
-        method: &'static str,
-        by: Carriage,
-        error: Option<ErrorType>,
+/// A request of our own to an upstream, while it is under way.
+#[derive(Debug)]
+pub struct OwnErrand {
+    hub: Arc<HubCore>,
+    errand: Errand,
+    /// What stands for the id of the session that it is made for, if it is made for any.
+    session: Option<Arc<str>>,
+}
+
+impl OwnErrand {
+    pub(super) fn new(
+        hub: Arc<HubCore>,
+        server: (&Arc<str>, &Arc<str>),
+        method: &str,
+        behalf: Option<Behalf>,
     ) -> Self {
-        let took = Some(begun.instant.elapsed());
-        let (bytes, kept) = ((0, 0), [None, None]);
-        Self { begun, server, method, name: None, trail: None, by: Some(by), bytes, kept, took, error }
+        let (trail, session) = match behalf {
+            Some(behalf) => (Some(behalf.trail.child(hub.random())), Some(behalf.session)),
+            None => (None, None),
+        };
+        let errand = Errand {
+            begun: Moment::now(),
+            server: hub.path(server),
+            method: known_method(method),
+            name: None,
+            trail,
+            by: None,
+            bytes: (0, 0),
+            kept: [None, None],
+            took: None,
+            error: None,
+        };
+        Self { hub, errand, session }
+    }
+
+    /// The `traceparent` that the upstream is to be told, if any.
+    pub fn traceparent(&self) -> Option<String> {
+        self.errand.trail.as_ref().map(Trail::traceparent)
+    }
+
+    /// Notes the answer: which connection it came by, and its error.
+    pub fn end(mut self, by: Carriage, error: Option<ErrorType>) {
+        let took = self.errand.begun.instant.elapsed();
+        self.errand = Errand { by: Some(by), took: Some(took), error, ..self.errand };
+        self.hub.tell(super::hub::News::Errand(Box::new(self.errand), self.session));
     }
 }
 
@@ -198,7 +240,8 @@ impl Exchange {
         asker: Asker,
         trail: Option<Trail>,
     ) -> Self {
-        let (errands, took) = (Vec::new(), Duration::ZERO);
+        // Nearly every request causes one.
+        let (errands, took) = (Vec::with_capacity(1), Duration::ZERO);
         Self { hub, begun, asked, asker, trail, opens: None, errands, took, error: None }
     }
 
@@ -253,6 +296,12 @@ impl Exchange {
             errand.bytes.1 = answer.raw().len() as u64;
             errand.kept[1] = keeps.then(|| Kept::of(answer));
         }
+    }
+
+    /// What further requests to upstreams are made for, where tracing is on.
+    pub fn behalf(&self) -> Option<Behalf> {
+        let trail = self.trail.clone()?;
+        Some(Behalf { trail, session: self.asker.who.session.clone() })
     }
 
     /// Takes the last request to an upstream out, if it has no answer yet: another exchange will get that.

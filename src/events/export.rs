@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::environment::{Collector, Telemetry};
-use super::exchange::Exchange;
+use super::hub::News;
 use super::metrics::Metrics;
 use super::otlp::{self, SpanJson};
 use crate::transport::http_client::post::{NotTaken, Post};
@@ -45,6 +45,30 @@ struct SpanQueue {
     ready: VecDeque<SpanJson>,
     dropped: u64,
     ending: bool,
+}
+
+impl SpanRoom {
+    /// Whether anything fits. If not, so many are counted as dropped.
+    fn has_room(&self, count: usize) -> bool {
+        let mut waiting = self.spans.lock();
+        let has_room = waiting.ready.len() < MOST_SPANS;
+        if !has_room {
+            waiting.dropped += count as u64;
+        }
+        has_room
+    }
+
+    /// Adds spans, as far as there is room; returns how many wait.
+    fn add(&self, spans: Vec<SpanJson>) -> usize {
+        let mut waiting = self.spans.lock();
+        for span in spans {
+            match waiting.ready.len() < MOST_SPANS {
+                true => waiting.ready.push_back(span),
+                false => waiting.dropped += 1,
+            }
+        }
+        waiting.ready.len()
+    }
 }
 
 impl Exporter {
@@ -80,20 +104,10 @@ impl Exporter {
         }
     }
 
-    /// Takes the spans of an exchange. Those that do not fit are dropped.
-    pub(super) fn take(&self, exchange: &Exchange) {
-        let spans = otlp::spans(exchange);
-        if spans.is_empty() {
-            return;
-        }
-        let mut waiting = self.shared.spans.lock();
-        for span in spans {
-            match waiting.ready.len() < MOST_SPANS {
-                true => waiting.ready.push_back(span),
-                false => waiting.dropped += 1,
-            }
-        }
-        if waiting.ready.len() >= TOGETHER {
+    /// Takes the spans that news amount to. Those that do not fit are dropped, and not even written.
+    pub(super) fn take(&self, news: &News) {
+        let count = otlp::count(news);
+        if count > 0 && self.shared.has_room(count) && self.shared.add(otlp::spans(news)) >= TOGETHER {
             self.shared.wake.notify_one();
         }
     }
@@ -231,7 +245,7 @@ async fn send_all(telemetry: &Telemetry, post: &Post, waiting: &SpanRoom) -> Res
             return Ok(());
         }
         let mut batch = Batch { waiting, spans };
-        let document = otlp::traces(&telemetry.resource, &batch.spans).to_string();
+        let document = otlp::traces(&telemetry.resource, &batch.spans);
         match post.send(document.into()).await {
             Ok(()) => batch.spans.clear(),
             Err(not_taken) => {
@@ -260,5 +274,31 @@ impl Drop for Batch<'_> {
                 false => waiting.dropped += 1,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_2048_spans_wait_and_the_others_are_counted() {
+        let room = SpanRoom::default();
+        let spans = |from: usize, to: usize| (from..to).map(|number| number.to_string()).collect::<Vec<_>>();
+        let counts = |room: &SpanRoom| {
+            let waiting = room.spans.lock();
+            (waiting.ready.len(), waiting.dropped)
+        };
+        assert_eq!((room.add(spans(0, 2000)), counts(&room)), (2000, (2000, 0)));
+        assert!(room.has_room(1000));
+        assert_eq!((room.add(spans(2000, 3000)), counts(&room)), (2048, (2048, 952)));
+        assert_eq!((room.has_room(2), counts(&room)), (false, (2048, 954)));
+        // Those that are under way leave room; if they come back, they are the first again, as far as they fit.
+        let sent: Vec<_> = room.spans.lock().ready.drain(..512).collect();
+        room.add(spans(3000, 3010));
+        drop(Batch { waiting: &room, spans: sent });
+        assert_eq!(counts(&room), (2048, 964));
+        let waiting = room.spans.lock();
+        assert_eq!((&*waiting.ready[0], &*waiting.ready[2047]), ("10", "3009"));
     }
 }

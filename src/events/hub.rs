@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::broadcast;
 
 use super::environment::Telemetry;
-use super::exchange::{Asker, Errand, Exchange, Inquiry, Moment};
+use super::exchange::{Asker, Behalf, Errand, Exchange, Inquiry, Moment, OwnErrand};
 use super::export::Exporter;
 use super::happening::{Fact, Happening, ServerPath};
 use super::journal::JournalWriter;
@@ -64,6 +64,8 @@ pub(super) struct HubCore {
     /// The last random number that was given.
     random: AtomicU64,
     face: FaceKind,
+    /// The name of a server that has none.
+    nothing: Arc<str>,
     /// The directory of the journal; `None` if this process keeps none.
     directory: Option<PathBuf>,
     telemetry: Telemetry,
@@ -98,8 +100,9 @@ enum ThreadState {
 pub(super) enum News {
     /// A request of a client was answered.
     Exchange(Box<Exchange>),
-    /// A request of our own to an upstream was answered.
-    Errand(Box<Errand>),
+    /// A request of our own to an upstream was answered; with what stands for the id of the session that it was made
+    /// for.
+    Errand(Box<Errand>, Option<Arc<str>>),
     /// Something else happened.
     Fact(Moment, Fact),
 }
@@ -129,6 +132,7 @@ impl Hub {
             kept: AtomicU8::new(KeptArguments::Off as u8),
             random: AtomicU64::new(u64::from_le_bytes(seed)),
             face,
+            nothing: "".into(),
             directory,
             queue: Mutex::default(),
             changed: Condvar::new(),
@@ -211,9 +215,14 @@ impl Hub {
         }
     }
 
-    /// Tells of a request of our own to an upstream.
-    pub fn tell_of(&self, errand: Errand) {
-        self.core.tell(News::Errand(Box::new(errand)));
+    /// Begins to follow a request of our own to an upstream, if anybody wants to know.
+    pub fn follow(
+        &self,
+        server: (&Arc<str>, &Arc<str>),
+        method: &str,
+        behalf: Option<Behalf>,
+    ) -> Option<OwnErrand> {
+        self.is_on().then(|| OwnErrand::new(self.core.clone(), server, method, behalf))
     }
 
     /// Ends the hub: everything that was told is written, and the collector gets the rest, as far as both can be done
@@ -255,8 +264,8 @@ impl HubCore {
 
     /// Where an upstream stands in the configuration. Those of toolman are known by their namespace alone.
     pub(super) fn path(&self, (group, server): (&Arc<str>, &Arc<str>)) -> ServerPath {
-        let server = if self.face == FaceKind::Toolman { "".into() } else { server.clone() };
-        ServerPath { group: group.clone(), server }
+        let server = if self.face == FaceKind::Toolman { &self.nothing } else { server };
+        ServerPath { group: group.clone(), server: server.clone() }
     }
 
     /// A number that nobody else has.
@@ -305,7 +314,7 @@ impl HubCore {
                 let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
                 kept.map(|kept| kept.text.len()).sum()
             }
-            News::Errand(_) | News::Fact(..) => 0,
+            News::Errand(..) | News::Fact(..) => 0,
         };
         let mut queue = self.queue.lock();
         if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {
@@ -359,16 +368,17 @@ impl HubCore {
     fn spread(&self, news: Vec<News>, outlets: &mut Outlets) {
         let settings = self.settings.lock().clone();
         let mut lines = Vec::new();
+        let by = (self.face, std::process::id());
         let (journal, live) = (self.wants(JOURNAL), self.wants(LIVE));
         for news in news {
             if self.wants(METRICS) {
                 self.metrics.note(&news);
             }
-            if let (News::Exchange(exchange), Some(exporter)) = (&news, &outlets.exporter) {
-                exporter.take(exchange);
+            if let Some(exporter) = &outlets.exporter {
+                exporter.take(&news);
             }
             if journal || live {
-                words::happenings(news, self.face, &settings.secrets, |happening| {
+                words::happenings(news, by, &settings.secrets, |happening| {
                     if journal {
                         happening.write(&mut lines);
                         lines.push(b'\n');

@@ -245,7 +245,9 @@ impl Metrics {
                     counted.client.note(of_errand(errand), errand.took.unwrap_or_default());
                 }
             }
-            News::Errand(errand) => counted.client.note(of_errand(errand), errand.took.unwrap_or_default()),
+            News::Errand(errand, _) => {
+                counted.client.note(of_errand(errand), errand.took.unwrap_or_default())
+            }
             News::Fact(_, Fact::Start(start)) => {
                 counted.lives.entry(start.server.clone()).or_default().0 += 1
             }

@@ -29,7 +29,9 @@ mod tally;
 mod trace;
 mod words;
 
-pub use self::exchange::{Asker, Carriage, Errand, Exchange, Inquiry, Moment, Network, known_method};
+pub use self::exchange::{
+    Asker, Behalf, Carriage, Errand, Exchange, Inquiry, Moment, Network, OwnErrand, known_method,
+};
 pub use self::happening::{
     AnsweredCall, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd, ServerFailure,
     ServerPath, ServerStart, Subject, Who,

@@ -13,14 +13,18 @@ use crate::json::write_string;
 
 /// Hands each happening that the news amount to on, in order. `secrets` are those of the configuration; what an
 /// upstream knows besides is hidden as well.
-pub(super) fn happenings(news: News, face: FaceKind, secrets: &Redactor, mut hand_on: impl FnMut(Happening)) {
-    let pid = std::process::id();
+pub(super) fn happenings(
+    news: News,
+    (face, pid): (FaceKind, u32),
+    secrets: &Redactor,
+    mut hand_on: impl FnMut(Happening),
+) {
     match news {
         News::Fact(began, fact) => {
             hand_on(Happening { time: began.millis(), face, pid, fact: redacted(fact, secrets) });
         }
         // The journal tells of what clients asked for.
-        News::Errand(_) => {}
+        News::Errand(..) => {}
         News::Exchange(exchange) => {
             let Exchange { begun, asker, opens, errands, took, error, .. } = *exchange;
             let who = hidden(&asker.who, secrets);

@@ -463,7 +463,7 @@ impl Gateway {
             let message = format!("Invalid params: level must be one of {}", LOG_LEVELS.join(", "));
             return reply.error(code::INVALID_PARAMS, &message, None);
         }
-        self.engine.set_log_level(reply.session(), params);
+        observed::at_once_for(&reply, || self.engine.set_log_level(reply.session(), params));
         reply.session().record();
         reply.result("{}");
     }

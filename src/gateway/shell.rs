@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Gateway, name_for, recall_introductions};
+use super::{Gateway, finish_events, name_for, recall_introductions};
 use crate::catalog::{Items, Kind};
+use crate::core::observed;
 use crate::core::route::{Outgoing, Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::start_error::StartError;
@@ -67,7 +68,8 @@ impl Shell {
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
         recall_introductions(&gateway, &*face);
-        let workspace = gateway.engine.workspace("shell", 0, face.clone(), None, None);
+        // Nobody has given a person at a shell a token.
+        let workspace = gateway.engine.workspace("", 0, face.clone(), None, None);
         let (send, messages) = mpsc::channel(WAITING);
         let session = ClientSession::new(workspace.clone(), Route::Stream(Arc::new(Mailbox(send))));
         let capabilities = "{\"elicitation\":{\"form\":{},\"url\":{}}}";
@@ -135,9 +137,10 @@ impl Shell {
         let Ok(doc) = scanner.scan_str(&params) else {
             return Called::Lost("the arguments are not valid JSON".to_owned());
         };
-        let Some(reply) = self.session.accept(Id::Number(1), None, None, None) else {
+        let Some(mut reply) = self.session.accept(Id::Number(1), None, None, None) else {
             return Called::Lost("the gateway is shutting down".to_owned());
         };
+        observed::begin(&self.gateway.engine, "tools/call", doc.root(), &mut reply);
         let (send, mut answer) = oneshot::channel();
         self.gateway.engine.forward(upstream, "tools/call", doc.root(), &[], reply, move |answer, reply| {
             let called = match answer {
@@ -175,6 +178,7 @@ impl Shell {
     pub async fn end(self) {
         self.session.end();
         self.gateway.engine.stop().await;
+        finish_events(&self.gateway);
     }
 }
 

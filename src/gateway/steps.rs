@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Gateway, results, startup};
 use crate::catalog::Kind;
+use crate::core::observed;
 use crate::core::opening::Failures;
 use crate::core::reply::Reply;
 use crate::core::upstream::{Spec, Upstream};
@@ -76,7 +77,7 @@ impl Gateway {
     ) {
         let (gateway, params) = (self.clone(), Raw::from(params));
         tokio::spawn(async move {
-            let up = upstream.up_in_time().await;
+            let up = observed::on_behalf_of(reply.behalf(), upstream.up_in_time()).await;
             if !reply.is_wanted() {
                 return;
             }
@@ -109,7 +110,8 @@ impl Gateway {
         tokio::spawn(async move {
             let session = reply.session().clone();
             let told = session.told_of_tools();
-            let failed = gateway.open_group(&session.workspace, &group, &then).await;
+            let opening = gateway.open_group(&session.workspace, &group, &then);
+            let failed = observed::on_behalf_of(reply.behalf(), opening).await;
             session.record();
             if !reply.is_wanted() {
                 return;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::results::{self, ResultPlace};
 use super::{CAPABILITIES, Gateway};
+use crate::core::observed;
 use crate::core::reply::Reply;
 use crate::core::session::ClientSession;
 use crate::core::tasks::TaskPlace;
@@ -117,7 +118,8 @@ pub(super) fn list(params: Node<'_>, reply: Reply) {
     };
     let (places, next) = reply.session().workspace.tasks.page(after);
     tokio::spawn(async move {
-        let asked: Vec<_> = places.into_iter().map(|place| tokio::spawn(state(place))).collect();
+        let ask = |place| tokio::spawn(observed::on_behalf_of(reply.behalf(), state(place)));
+        let asked: Vec<_> = places.into_iter().map(ask).collect();
         let mut tasks = Vec::new();
         for task in asked {
             tasks.extend(task.await.ok().flatten());

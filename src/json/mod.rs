@@ -206,6 +206,10 @@ impl<'a> Node<'a> {
             return false;
         };
         out.reserve(inner.len());
+        if self.plain {
+            out.push_str(inner);
+            return true;
+        }
         unescape(inner, out)
     }
 

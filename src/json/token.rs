@@ -56,7 +56,7 @@ fn beyond(text: &[u8], mut at: usize) -> usize {
         }
     }
     match text.last_chunk() {
-        // What was checked already is shifted out.
+        // The bytes that were checked already are shifted out.
         Some(chunk) if text.len() - at < chunk.len() => {
             let seen = 8 * (at + chunk.len() - text.len()) as u32;
             let found = specials(chunk).checked_shr(seen).unwrap_or(0);

@@ -23,6 +23,31 @@ pub use offload::Offloaded;
 /// The `_meta` key under which a result says that its whole is kept.
 const META: &str = "mcp-workbench/offloaded";
 
+/// Access to long results for fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    use super::read::ReadRequest;
+    use super::{Offloaded, Whole};
+    use crate::json::Raw;
+
+    /// Takes what is over some bytes out of a result; what is left is JSON.
+    pub fn take_out(result: &str) {
+        if let Ok(result) = Raw::read(result)
+            && let Some(offloaded) = Offloaded::of(result.root(), 100, usize::MAX)
+        {
+            offloaded.write("read_result", "r1");
+        }
+    }
+
+    /// Answers a request about a text. The answer fits, and a range of the text is a part of it.
+    pub fn answer(request: &ReadRequest, text: String) {
+        let whole = Whole::new(text, 4000);
+        let Ok(texts) = request.answer("read_result", &whole) else { return };
+        assert!(texts.iter().map(String::len).sum::<usize>() <= whole.limit);
+        assert!(!texts[0].starts_with("Bytes ") || whole.text.contains(&texts[1]));
+    }
+}
+
 /// A result that was taken out, as it is kept.
 #[derive(Debug)]
 pub struct Whole {

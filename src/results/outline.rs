@@ -18,7 +18,7 @@ pub(super) fn outline(text: &str, most: usize) -> Option<String> {
                 let mut count = 0;
                 for (key, member) in members {
                     count += 1;
-                    // No more of them can be shown than there is room for.
+                    // The outline has no room for more members than it has bytes.
                     if children.len() < most {
                         children.push((format!("{place}{}", path::step(&key)), member));
                     }

@@ -260,34 +260,26 @@ impl<T: Send + 'static> Peer<T> {
         Some(Opened { peer: self, id, has_deadline, is_sent: false })
     }
 
-    /// Opens a request and sends it at once, for requests that nobody else has to find by id.
+    /// Opens a request under a reserved id and sends it at once, for requests that nobody else has to find by id.
+    /// Returns whether it was sent.
     pub fn request(
         self: &Arc<Self>,
-        method: &str,
-        params: impl FnOnce(&mut Vec<u8>, u64),
-        tag: T,
-        deadline: Option<Deadline>,
-        on_answer: OnAnswer,
-    ) -> Option<u64> {
-        let id = self.reserve();
-        self.open(id, tag, deadline, on_answer)?.send(method, params).then_some(id)
-    }
-
-    /// Sends a request and waits for its raw result. Dropping the future cancels the request.
-    pub async fn call(
-        self: &Arc<Self>,
+        id: u64,
         method: &str,
         params: &str,
         tag: T,
         deadline: Option<Deadline>,
-    ) -> Result<String, CallError> {
-        self.call_for(method, params, tag, deadline, |result| result.raw().to_owned()).await
+        on_answer: OnAnswer,
+    ) -> bool {
+        let opened = self.open(id, tag, deadline, on_answer);
+        opened.is_some_and(|opened| opened.send(method, |out, _| out.extend_from_slice(params.as_bytes())))
     }
 
-    /// Like [`Peer::call`], but returns what `read` makes of the result on the task that reads the
-    /// connection.
-    pub async fn call_for<R: Send + 'static>(
+    /// Sends a request under a reserved id and waits for its result. Returns what `read` makes of the result on the
+    /// task that reads the connection. Dropping the future cancels the request.
+    pub async fn call<R: Send + 'static>(
         self: &Arc<Self>,
+        id: u64,
         method: &str,
         params: &str,
         tag: T,
@@ -302,9 +294,8 @@ impl<T: Send + 'static> Peer<T> {
                 Answer::Lost(lost) => Err(CallError::Lost(lost.clone())),
             });
         });
-        let id =
-            self.request(method, |out, _| out.extend_from_slice(params.as_bytes()), tag, deadline, on_answer);
-        let guard = CancelOnDrop { peer: self, id };
+        let is_sent = self.request(id, method, params, tag, deadline, on_answer);
+        let guard = CancelOnDrop { peer: self, id: is_sent.then_some(id) };
         let outcome =
             receive.await.unwrap_or_else(|_| Err(CallError::Lost(Lost::new("the request was dropped"))));
         std::mem::forget(guard);
@@ -597,7 +588,8 @@ mod tests {
         std::thread::spawn(move || {
             let peer = Peer::new(Arc::new(Sent));
             let tag = || Looks(Arc::downgrade(&peer));
-            let id = peer.request("m", |_, _| (), tag(), None, OnAnswer::run(|_| ())).expect("it is open");
+            let id = peer.reserve();
+            assert!(peer.request(id, "m", "{}", tag(), None, OnAnswer::run(|_| ())), "it is open");
             peer.replace(id, tag());
             peer.replace(id + 1, tag());
             assert_eq!(peer.open_count(), 1);

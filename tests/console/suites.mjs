@@ -20,6 +20,8 @@ const tool = (name, description, properties = {}, required = []) =>
 /** A page that is signed in and live. Whatever it logs as an error fails the check at `calm`. */
 async function open(browser, gateway, path = "", { width = 1280, url = gateway.url, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height: 800 }, ...options });
+  // A busy machine is slow, which proves nothing.
+  context.setDefaultTimeout(100_000);
   const page = await context.newPage();
   page.errors = [];
   page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
@@ -59,6 +61,8 @@ async function until(holds, what) {
   }
 }
 
+// Answers with the result that it is given.
+const RESULT = tool("result", "Answers as it is told.", { json: { type: "string" } });
 const files = () =>
   fake(
     "--tool", tool("read_file", "Reads a file of the project.", {
@@ -68,7 +72,8 @@ const files = () =>
       deep: { type: "boolean" },
     }, ["path"]),
     "--tool", tool("write_file", "Writes a text to a file."),
-    "--with", "slow,started,crash,result,large,report",
+    "--tool", RESULT,
+    "--with", "slow,started,crash,large,report",
     "--stderr", "files: ready",
   );
 
@@ -325,20 +330,12 @@ async function tools(browser, check) {
     const other = region(page, "result");
     const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     const json = `{"content":[{"type":"text","text":"hello"},{"type":"image","mimeType":"image/png","data":"${dot}"}],"structuredContent":{"n":9007199254740993}}`;
-    // The tool has no properties of its own, so its definition says nothing of `json`; the API takes any object.
-    const answer = await page.evaluate(
-      async ([key, json]) => {
-        const id = JSON.stringify([0, "dev", "files", "result"]);
-        const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-        return (await fetch("/console/api/call", { method: "POST", headers, body: JSON.stringify({ id, arguments: { json } }) })).json();
-      },
-      [keyOf(gateway), json],
-    );
-    assert.deepEqual(answer.blocks, [
-      { kind: "text", text: "hello" },
-      { kind: "image", mime: "image/png", data: dot },
-      { kind: "json", text: '{"n":9007199254740993}' },
-    ]);
+    await other.getByLabel("json", { exact: true }).fill(json);
+    await other.getByRole("button", { name: "Call", exact: true }).click();
+    const shown = other.getByRole("region", { name: "Result", exact: true });
+    await shown.getByText("hello", { exact: true }).waitFor();
+    await shown.getByText("9007199254740993").waitFor();
+    await until(() => shown.getByRole("img").evaluate((image) => image.naturalWidth === 1 && image.naturalHeight === 1), "the image is drawn");
     await other.getByRole("button", { name: "Close" }).click();
   });
   await check("everything can be done by keyboard alone, with a focus that can be seen", async () => {
@@ -409,7 +406,10 @@ async function calls(browser, check) {
   });
   await check("a call opens, and says how its arguments would be kept", async () => {
     await row(page, "Calls", "write_file").getByRole("button").click();
-    await region(page, "Call").getByText("journalArguments").waitFor();
+    const opened = region(page, "Call");
+    await opened.getByText("journalArguments").waitFor();
+    const told = await opened.locator("dt, dd").allTextContents();
+    assert.deepEqual(told.slice(2, 10), ["Client", "agent", "Toolbox", "dev", "Server", "files", "Tool", "write_file"]);
   });
   await check("500 calls are kept", async () => {
     await Promise.all(Array.from({ length: 10 }, async () => {
@@ -431,7 +431,7 @@ async function hostile(browser, check) {
   const evil = tool(`evil\u202e${"x".repeat(80)}`, `${EVIL} ${"long ".repeat(200_000)}`, { [`p${MARKUP}`]: { type: "string", description: EVIL } });
   home.write("evil.jsonl", evil);
   const gateway = await home.serve({
-    toolboxes: { dev: { mcpServers: { evil: fake("--tools-of", join(home.folder, "evil.jsonl"), "--with", "result,large", "--stderr", EVIL), dead: fake("--stderr", EVIL, "--exit", "1") } } },
+    toolboxes: { dev: { mcpServers: { evil: fake("--tools-of", join(home.folder, "evil.jsonl"), "--tool", RESULT, "--with", "large", "--stderr", EVIL), dead: fake("--stderr", EVIL, "--exit", "1") } } },
   });
   const client = await Client.connect(gateway.mcp, { name: `agent ${EVIL}` });
   await client.call("open_toolbox", { toolbox_name: "dev" });
@@ -450,6 +450,12 @@ async function hostile(browser, check) {
         await page.getByLabel(`p${MARKUP}`, { exact: true }).fill("x");
         await button(page, "Call").click();
         await page.getByRole("region", { name: "Result" }).waitFor();
+        await button(page, "result").click();
+        const link = { type: "resource_link", name: EVIL, uri: "javascript:window.harm=1" };
+        await page.getByLabel("json", { exact: true }).fill(JSON.stringify({ content: [{ type: "text", text: EVIL }, link], structuredContent: { [MARKUP]: EVIL } }));
+        await button(page, "Call").click();
+        await region(page, "Result").getByText("\\u202egpj.exe").first().waitFor();
+        assert.equal(await page.locator("main a").count(), 0);
       }
       if (title === "Calls") await page.getByText("\\u202egpj.exe").first().waitFor();
       if (title === "Overview") await page.getByText(MARKUP).first().waitFor();
@@ -498,6 +504,9 @@ async function trust(browser, check) {
       const { status } = await ask(gateway.origin, `/console/api/${path}`);
       assert.equal(status, 401, path);
     }
+    const misplaced = [{ authorization: key }, { authorization: `Basic ${btoa(`key:${key}`)}` }, { cookie: `key=${key}` }, { "x-key": key }];
+    for (const headers of misplaced) assert.equal((await ask(gateway.origin, "/console/api/tools", { headers })).status, 401, JSON.stringify(headers));
+    for (const query of [`key=${key}`, `token=${key}`, `access_token=${key}`]) assert.equal((await ask(gateway.origin, `/console/api/tools?${query}`)).status, 401, query);
     assert.equal((await ask(gateway.origin, "/console/api/tools", { headers: bearer })).status, 200);
     assert.equal((await ask(gateway.origin, "/console/api/nothing", { headers: bearer })).status, 404);
   });

@@ -446,6 +446,15 @@ fn log_shows_what_was_asked_for() {
             .collect();
         assert_eq!((times.as_slice(), log.code), (seconds, Some(0)), "{arguments:?}");
     }
+    let cut = kept(&format!("{}\n{}", line(1, "read", 1.0, "ok"), &line(2, "read", 1.0, "ok")[..40]));
+    for verb_name in ["log", "stats"] {
+        let shown = verb(&cut, &[verb_name]);
+        assert!(shown.code == Some(0) && shown.stdout.contains("read"), "{shown:?}");
+        assert_eq!(
+            shown.stderr, "warning: 1 line is no line of the journal and was skipped\n",
+            "{verb_name}"
+        );
+    }
     let same = verb(&lab, &["log", "--json", "--last", "1"]).stdout;
     assert_eq!(same, format!("{}\n", line(9, "read", 2.0, "lost")));
     for wrong in [&["--since", "yesterday"][..], &["--outcome", "good"], &["--kind", "dream"]] {
@@ -456,7 +465,41 @@ fn log_shows_what_was_asked_for() {
     for arguments in [&["log"][..], &["log", "--json"], &["stats"]] {
         let log = verb(&none, arguments);
         assert_eq!((log.code, log.stdout.as_str()), (Some(0), ""), "{log:?}");
-        assert!(log.stderr.contains(r#"`"journal": true`"#), "{log:?}");
+        assert!(
+            log.stderr.starts_with("There is no journal") && log.stderr.contains(r#"`"journal": true`"#),
+            "{log:?}"
+        );
+    }
+    // The file has it on, and nobody has written anything yet.
+    none.write("workbench-config.json", &journalled(dev("dynamic", json!({}))).to_string());
+    for verb_name in ["log", "stats"] {
+        let log = verb(&none, &[verb_name]);
+        assert_eq!((log.code, log.stdout.as_str()), (Some(0), ""), "{log:?}");
+        assert!(
+            log.stderr.starts_with("The journal is empty") && log.stderr.contains(r#"`"journal": true`"#),
+            "{log:?}"
+        );
+    }
+}
+
+/// The verb `call` is one of those who call tools.
+#[test]
+fn a_call_from_the_shell_stands_in_the_journal() {
+    for on in [true, false] {
+        let lab = Lab::new();
+        let mut config = dev("dynamic", json!({"a": fake("--with echo,error")}));
+        config["journal"] = json!(on);
+        lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+        assert_eq!(verb(&lab, &["list", "tools"]).code, Some(0));
+        assert_eq!(lines(&lab), Vec::<Value>::new(), "looking is not calling");
+        assert_eq!(verb(&lab, &["call", "dev/a/echo"]).code, Some(0));
+        let calls = of_kind(&lab, "call");
+        let told: Vec<_> = calls
+            .iter()
+            .map(|line| known(line, &["client", "toolbox", "server", "tool", "outcome", "token"]))
+            .collect();
+        let expected = json!({"client": "mcp-workbench", "toolbox": "dev", "server": "a", "tool": "echo", "outcome": "ok", "token": null});
+        assert_eq!(told, if on { vec![expected] } else { Vec::new() });
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! - `jsonc FILE`, `toml FILE`: written before the next block. `check` must find nothing wrong with it, unless the
 //!   name begins with `broken`.
-//! - `json FILE`: a file of another program, such as `~/.cursor/mcp.json`, written as it is.
+//! - `json FILE`, `yaml FILE`: a file of another program, such as `~/.cursor/mcp.json`, or one that we wrote, written
+//!   as it is.
 //! - `console`: after `$ ` a command for the shell, then its output, stderr included. A line `...` stands for
 //!   any lines. `UPDATE_EXPECTED=1` writes outputs anew, except those with such a line. `npx -y @modelcontextprotocol/server-NAME` is an official server that the tests have installed.
 //! - `jsonl FILE ARGUMENTS`: a session with the executable whose file it is. `→` is sent, `←` must come next; lines
@@ -76,7 +77,7 @@ fn check_page(page: &Path) -> Vec<String> {
     for block in blocks(&text.clone()) {
         let complaint = match block.language.as_str() {
             "jsonc" | "toml" => check_file(&lab, &block),
-            "json" => write_file(&lab, &block),
+            "json" | "yaml" => write_file(&lab, &block),
             "console" => match run_commands(&lab, &block) {
                 Err(now) if std::env::var_os("UPDATE_EXPECTED").is_some() => {
                     text = text.replacen(&block.text, &now, 1);

@@ -307,6 +307,57 @@ fn spans_follow_a_request_through_both_eras() {
 }
 
 #[test]
+fn requests_that_start_a_server_belong_to_the_request_that_needs_it() {
+    for (server_flags, handshake) in [
+        ("--with echo,requests,change", "initialize"),
+        ("--era modern --with echo,requests,change", "server/discover"),
+    ] {
+        let collector = Collector::start(Manners::Good);
+        let config = dev("dynamic", json!({"a": fake(server_flags)}));
+        let gateway = traced(Lab::new(), &config, &collector, &[("OTEL_METRICS_EXPORTER", "none")]);
+        let mut client = Client::pipe(Era::Legacy, gateway, "{}");
+        let meta = format!(r#""traceparent":"00-{TRACE}-00f067aa0ba902b7-01""#);
+        let opening = r#"{"name":"open_toolbox","arguments":{"toolbox_name":"dev"}}"#;
+        let id = client.post_with("tools/call", opening, &meta);
+        client.answer(&id).text();
+        let heard = client.call("dev__a__requests", "{}").text();
+        // What the server has changed is nobody's request.
+        let later = json!({"name": "later", "inputSchema": {"type": "object"}}).to_string();
+        client.call("dev__a__change", json!({"add": [later]})).text();
+        client.until("the new tool is there", |client| {
+            client.tools().iter().any(|tool| tool == "dev__a__later")
+        });
+        drop(client);
+        let (.., first) = collector.requests.recv_timeout(DEADLINE).expect("a document");
+        let mut spans = spans_in(&first);
+        spans.extend(collector.spans());
+        let opened = find(&spans, "tools/call open_toolbox", 2);
+        for method in [handshake, "tools/list"] {
+            let start = find(&spans, method, 3);
+            assert_eq!(
+                (&start["traceId"], &start["parentSpanId"]),
+                (&json!(TRACE), &opened["spanId"]),
+                "{method}"
+            );
+            for (key, value) in [
+                ("mcp.method.name", Some(method)),
+                ("mcp_workbench.toolbox", Some("dev")),
+                ("mcp_workbench.server", Some("a")),
+                ("mcp.session.id", attribute(opened, "mcp.session.id")),
+                ("network.transport", Some("pipe")),
+            ] {
+                assert_eq!(attribute(start, key), value, "{key}: {start}");
+            }
+            assert!(attribute(start, "jsonrpc.request.id").is_some(), "{start}");
+            let span = start["spanId"].as_str().expect("an id");
+            assert!(heard.contains(&format!("00-{TRACE}-{span}-01")), "{method} {span}: {heard}");
+        }
+        let lists = spans.iter().filter(|span| span["name"] == "tools/list" && span["kind"] == 3);
+        assert_eq!(lists.count(), 1, "{spans:#?}");
+    }
+}
+
+#[test]
 fn contexts_that_are_not_valid_or_not_sampled() {
     let collector = Collector::start(Manners::Good);
     let config = dev("dynamic", json!({"a": fake("--with echo")}));
@@ -418,4 +469,24 @@ fn a_bad_collector_is_reported_once_and_costs_no_call() {
         let reports = gateway.stderr().matches("the collector of OpenTelemetry").count();
         assert_eq!(reports, 1, "{}", gateway.stderr());
     }
+}
+
+/// The collector never answers, and may take a minute for that; the end waits for a second. If it waited for longer, it
+/// would be cut off, and nobody would count the spans.
+#[test]
+fn an_orderly_end_flushes_and_does_not_wait_for_a_collector_that_hangs() {
+    let collector = Collector::start(Manners::Silent);
+    let config = dev("dynamic", json!({"a": fake("--with echo")}));
+    let patient = [("OTEL_EXPORTER_OTLP_TIMEOUT", "60000"), ("OTEL_BSP_SCHEDULE_DELAY", "60000")];
+    let mut gateway = traced(Lab::new(), &config, &collector, &patient);
+    gateway.initialize(VERSION);
+    gateway.open("dev");
+    for _ in 0..10 {
+        gateway.call("dev__a__echo", "{}").text();
+    }
+    gateway.close();
+    assert!(gateway.wait().success());
+    let (stderr, sent) = (gateway.stderr(), collector.spans().len());
+    assert!(stderr.contains(&format!("{sent} spans were dropped")), "{sent}: {stderr}");
+    assert!(sent >= 20 && !stderr.contains("could not be finished in time"), "{sent}: {stderr}");
 }

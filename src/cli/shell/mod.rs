@@ -26,6 +26,7 @@ use crate::catalog::Kind;
 use crate::config::locate::{FaceKind, NotFound};
 use crate::core::logins::Attendance;
 use crate::edit::file::contents;
+use crate::events::environment::Telemetry;
 use crate::face;
 use crate::gateway::Gateway;
 use crate::gateway::shell::Shell;
@@ -157,7 +158,13 @@ pub(super) fn run(
     let runtime = runtime()?;
     let said = runtime.block_on(async {
         let interrupted = signal()?;
-        let gateway = Gateway::new(loaded, world.engine_surroundings(world.attendance()));
+        let around = match verb {
+            ShellVerb::Call { .. } => {
+                world.journalling_surroundings(face, world.attendance(), Telemetry::default())
+            }
+            _ => world.engine_surroundings(world.attendance()),
+        };
+        let gateway = Gateway::new(loaded, around);
         let mut shell = Shell::new(gateway, verb.names().client());
         let said = tokio::select! {
             said = run.verb(verb, &mut shell) => said,

@@ -23,7 +23,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
-use super::observed;
+use super::observed::{self, OwnRequest};
 use super::session::{ClientSession, Ticket};
 use super::start_error::{Cause, StartError};
 use super::upstream::Upstream;
@@ -203,12 +203,26 @@ impl Connection {
             "{}" => format!("{{\"_meta\":{{{}}}}}", modern_meta(self.capabilities())),
             params => format!("{{\"_meta\":{{{}}},{}", modern_meta(self.capabilities()), &params[1..]),
         };
-        self.log_request(method);
-        let asked = self.peer.call_for(method, &params, Caller::default(), deadline, read);
-        observed::timed(self, method, asked).await.map_err(|error| match error {
+        self.request(method, params, deadline, read).await.map_err(|error| match error {
             CallError::Lost(lost) => lost.into(),
             CallError::Refused(error) => refusal(method, &error),
         })
+    }
+
+    /// Sends a request of our own with these parameters, and returns what `read` makes of its result.
+    pub(super) async fn request<R: Send + 'static>(
+        self: &Arc<Self>,
+        method: &str,
+        mut params: String,
+        deadline: Option<Deadline>,
+        read: impl FnOnce(Node<'_>) -> R + Send + 'static,
+    ) -> Result<R, CallError> {
+        self.log_request(method);
+        let id = self.peer.reserve();
+        let request = OwnRequest::begin(self, method, &mut params);
+        let answer = self.peer.call(id, method, &params, Caller::default(), deadline, read).await;
+        request.end(id, answer.as_ref().err().map(observed::of_call_error));
+        answer
     }
 }
 

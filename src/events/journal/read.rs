@@ -26,18 +26,21 @@ pub struct JournalReader {
     /// How far each file was read: to the end of its last whole line.
     read: BTreeMap<PathBuf, u64>,
     skipped: usize,
+    /// How many files end in the middle of a line.
+    cut_off: usize,
 }
 
 impl JournalReader {
     /// A reader that has read nothing yet.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory, read: BTreeMap::new(), skipped: 0 }
+        Self { directory, read: BTreeMap::new(), skipped: 0, cut_off: 0 }
     }
 
     /// Everything that was not read before, in order of time. A line whose end is not written yet is read the next
     /// time.
     pub fn poll(&mut self) -> io::Result<Vec<JournalLine>> {
         let mut lines = Vec::new();
+        self.cut_off = 0;
         for path in files(&self.directory)? {
             let from = self.read.get(&path).copied().unwrap_or(0);
             let mut bytes = Vec::new();
@@ -60,6 +63,7 @@ impl JournalReader {
                     None => self.skipped += 1,
                 }
             }
+            self.cut_off += usize::from(whole < bytes.len());
             self.read.insert(path, from + whole as u64);
         }
         // The sort keeps lines of the same moment in the order in which they were written.
@@ -67,9 +71,9 @@ impl JournalReader {
         Ok(lines)
     }
 
-    /// How many lines were none of ours.
+    /// How many lines were none of ours, those included whose end is missing.
     pub fn skipped(&self) -> usize {
-        self.skipped
+        self.skipped + self.cut_off
     }
 
     /// Whether there is any file.
@@ -115,6 +119,7 @@ mod tests {
         append("1.jsonl", &half[..20]);
         append("3.jsonl", &format!("{}\n", line(5, "reload")));
         assert_eq!(seconds(reader.poll().expect("it can be read")), [(5, true)]);
+        assert_eq!(reader.skipped(), 3);
         append("1.jsonl", &format!("{}\n", &half[20..]));
         fs::remove_file(directory.join("2.jsonl")).expect("it is ours");
         assert_eq!(seconds(reader.poll().expect("it can be read")), [(6, true)]);

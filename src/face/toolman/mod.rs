@@ -97,8 +97,7 @@ impl Toolman {
 
     /// How long results of each server may be before we keep them.
     fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
-        let servers = self.config.servers.iter();
-        servers.map(|server| server.offload_over.unwrap_or(self.config.common.offload_over))
+        self.config.servers.iter().map(|server| server.offload_over)
     }
 
     /// The `instructions` of the handshake.
@@ -761,10 +760,6 @@ impl Exposure for Toolman {
         let find = if self.config.search { self.search_tools() } else { String::new() };
         let viewer = Viewer::new(client, modern);
         [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
-    }
-
-    fn takes(&self, client: &str) -> Option<usize> {
-        reading::takes(client, false)
     }
 
     fn tells_withheld(&self) -> bool {

@@ -38,8 +38,7 @@ pub(super) async fn call(
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = Id::Number(NEXT.fetch_add(1, Ordering::Relaxed));
     let was_up = upstream.is_up();
-    let name = quote(tool);
-    let params = Raw::own(format!("{{\"name\":{name},\"arguments\":{arguments}}}"));
+    let params = Raw::own(format!("{{\"name\":{},\"arguments\":{arguments}}}", quote(tool)));
     let lost = |why: &str| json!({"outcome": "lost", "blocks": [{"kind": "text", "text": why}]});
     let Some(mut reply) = session.accept(id.clone(), None, None, None) else {
         return lost("the gateway is shutting down");
@@ -47,8 +46,7 @@ pub(super) async fn call(
     observed::begin(&gateway.engine, "tools/call", params.root(), &mut reply);
     let redactor = gateway.engine.secrets_of(upstream);
     let (send, shown) = oneshot::channel();
-    let own_name = [("name", Some(&*name))];
-    gateway.engine.forward(upstream, "tools/call", params.root(), &own_name, reply, move |answer, reply| {
+    gateway.engine.forward(upstream, "tools/call", params.root(), &[], reply, move |answer, reply| {
         let _ = send.send(match answer {
             Answer::Result(result) => show(result.raw(), &redactor),
             Answer::Error(error) => {

@@ -66,6 +66,7 @@ async function open(row, button) {
   const pairs = [
     ["Time", new Date(row.time).toISOString()],
     ["Client", foreign(row.client)],
+    ...places(about.face).map(({ title, text }) => [title, foreign(text(row))]),
     [row.kind === "call" ? "Tool" : row.kind === "read" ? "Resource" : "Prompt", foreign(row.what)],
     ["Outcome", row.error ? `${row.outcome} (${row.error})` : row.outcome],
     ["Duration", duration(row.ms)],

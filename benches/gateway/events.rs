@@ -1,0 +1,210 @@
+//! What it costs that somebody sees what happens: the journal, metrics, traces, and a tab of the console.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use memchr::memmem;
+
+use crate::Effort;
+use crate::client::{Call, Client, Shape};
+use crate::scene::{self, File, Size, Way};
+use crate::system;
+use crate::table::{self, Target, median, micros, quantile};
+use crate::web::{Server, Session};
+
+const ONE: Size = Size(1, 1, 1);
+const IN_FLIGHT: [usize; 2] = [1, 64];
+
+/// Calls with everything off beside calls that are followed, and calls that a tab looks at.
+pub(crate) fn measure(effort: Effort) {
+    calls(effort);
+    console(effort);
+}
+
+/// A gateway on pipes.
+struct Contestant {
+    name: &'static str,
+    client: Client,
+    each: [Duration; 2],
+}
+
+/// Calls a second and processor time of a call, by [`IN_FLIGHT`].
+#[derive(Default)]
+struct Sample {
+    throughput: [f64; 2],
+    cpu: [f64; 2],
+}
+
+fn calls(effort: Effort) {
+    let state = State::new();
+    let (plain, journalled) = (File::new(ONE), File::new(ONE).with("journal", true.into()));
+    let collector = collector();
+    let start = |name, file: &File, signal: Option<&str>| {
+        let mut command = scene::gateway(file, "dynamic");
+        command.env("XDG_STATE_HOME", &state.0);
+        if let Some(signal) = signal {
+            command.env(format!("OTEL_EXPORTER_OTLP_{signal}ENDPOINT"), &collector);
+        }
+        let mut client = Client::start(command);
+        client.initialize();
+        client.request("tools/call", &scene::open(0));
+        client.settle();
+        Contestant { name, client, each: [Duration::from_micros(50); 2] }
+    };
+    let mut contestants = [
+        start("everything off", &plain, None),
+        start("journal", &journalled, None),
+        start("journal and metrics", &journalled, Some("METRICS_")),
+        start("traces", &plain, Some("TRACES_")),
+    ];
+    let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
+    // The difference is small, so more and shorter rounds.
+    let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
+    let rounds: Vec<Vec<Sample>> = (0..effort.rounds)
+        .map(|_| contestants.iter_mut().map(|one| one.sample(&call, effort)).collect())
+        .collect();
+    let of = |at: usize, of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+    let ratio = |at: usize, of: &dyn Fn(&Sample) -> f64| {
+        median(rounds.iter().map(|round| of(&round[at]) / of(&round[0])))
+    };
+    let row = |(at, contestant): (usize, &Contestant)| {
+        vec![
+            contestant.name.to_owned(),
+            format!("{:.0}", of(at, &|sample| sample.throughput[0])),
+            format!("{:.0}", of(at, &|sample| sample.throughput[1])),
+            format!("{:.2}", ratio(at, &|sample| sample.throughput[0])),
+            format!("{:.2}", ratio(at, &|sample| sample.throughput[1])),
+            format!("{:.2}", of(at, &|sample| sample.cpu[0])),
+            format!("{:.2}", of(at, &|sample| sample.cpu[1])),
+        ]
+    };
+    let rows: Vec<_> = contestants.iter().enumerate().map(row).collect();
+    let head =
+        ["", "calls/s, 1 in flight", "64", "ratio, 1 in flight", "64", "CPU µs/call, 1 in flight", "64"];
+    let note = "All threads of the gateway count. The collector answers at once.";
+    table::print("Calls that are followed, 100 B there and back", note, &head, &rows);
+    let names = ["throughput, 1 in flight, ≥ 0.95× that without", "throughput, 64 in flight, ≥ 0.95×"];
+    let targets =
+        [0, 1].map(|at| Target::at_least(names[at], ratio(3, &|sample| sample.throughput[at]), 0.95, "×"));
+    table::targets("traces", targets);
+}
+
+impl Contestant {
+    fn sample(&mut self, call: &Call, effort: Effort) -> Sample {
+        let mut sample = Sample::default();
+        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
+            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
+            let count = (count as usize).clamp(in_flight.max(4), 100_000);
+            let before = system::cpu(self.client.pid());
+            let (elapsed, _) = self.client.calls(call, count, in_flight);
+            let spent = system::cpu(self.client.pid()) - before;
+            self.each[at] = elapsed / count as u32;
+            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
+            sample.cpu[at] = micros(spent) / count as f64;
+        }
+        sample
+    }
+}
+
+/// A gateway with a console, whose calls are made with and without a tab that reads nothing.
+fn console(effort: Effort) {
+    let state = State::new();
+    let file = File::new(ONE);
+    let mut command = scene::http_gateway(&file, "dynamic");
+    command.arg("--console").env("XDG_STATE_HOME", &state.0);
+    let server = Server::start(command);
+    let key = std::fs::read_to_string(state.0.join("mcp-workbench/console.key")).expect("it was made");
+    let mut session = Session::open(server.address, 1);
+    let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
+    // Whatever is made once is made before.
+    drop(server.open_tab(key.trim()));
+    session.calls(&call, 2000, 8);
+    let before = system::memory(server.pid()).rss;
+    let tab = server.open_tab(key.trim());
+    let grown = system::memory(server.pid()).rss - before;
+    drop(tab);
+    const CALLS: usize = 4000;
+    let p99 = |session: &mut Session| {
+        let (elapsed, latencies) = session.calls(&call, CALLS, 1);
+        let mut latencies: Vec<_> = latencies.into_iter().map(micros).collect();
+        (quantile(&mut latencies, 0.99), CALLS as f64 / elapsed.as_secs_f64())
+    };
+    let rounds: Vec<_> = (0..2 * effort.rounds)
+        .map(|_| {
+            let alone = p99(&mut session);
+            let tab = server.open_tab(key.trim());
+            let watched = p99(&mut session);
+            drop(tab);
+            (alone, watched)
+        })
+        .collect();
+    let ratio = median(rounds.iter().map(|(alone, watched)| watched.0 / alone.0));
+    let rows = [vec![
+        format!("{:.0}", median(rounds.iter().map(|(alone, _)| alone.1))),
+        format!("{:.1}", median(rounds.iter().map(|(alone, _)| alone.0))),
+        format!("{:.1}", median(rounds.iter().map(|(_, watched)| watched.0))),
+        format!("{ratio:.3}"),
+        format!("{grown:.0}"),
+    ]];
+    let head =
+        ["calls/s", "p99 µs without a tab", "with a tab that reads nothing", "ratio", "memory of a tab KB"];
+    table::print("A tab of the console", "", &head, &rows);
+    table::targets(
+        "console",
+        [
+            Target::at_most("p99 with a tab that reads nothing ≤ 1.01×", ratio, 1.01, "×"),
+            Target::at_most("memory of a tab ≤ 2 MB", grown * 1024.0 / 1e6, 2.0, " MB"),
+        ],
+    );
+}
+
+/// A directory for state, gone when it is dropped.
+struct State(PathBuf);
+
+impl State {
+    fn new() -> Self {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("workbench-bench-{}-state-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts a collector in this process that reads whatever comes and thanks for it. Returns its address.
+fn collector() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("it listens"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || collect(stream));
+        }
+    });
+    url
+}
+
+fn collect(mut stream: std::net::TcpStream) {
+    const THANKS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    let (mut held, mut buffer) = (Vec::new(), vec![0; 256 * 1024]);
+    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+        held.extend_from_slice(&buffer[..read]);
+        let Some(end) = memmem::find(&held, b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&held[..end]).to_ascii_lowercase();
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        let whole = end + 4 + length.unwrap_or(0);
+        if held.len() >= whole {
+            held.drain(..whole);
+            if stream.write_all(THANKS).is_err() {
+                return;
+            }
+        }
+    }
+}
