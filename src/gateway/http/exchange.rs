@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole, wrong_method,
+    modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole,
+    wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
