@@ -133,7 +133,7 @@ impl Item {
         };
         let keys = [kind.key(), DESCRIPTION, META];
         let (members, repeats) = match definition.all_unique(keys) {
-            Ok(members) => (members, false),
+            Ok(members) => ([0, 1, 2].map(|place| members.get(place)), false),
             Err(Duplicate) => (keys.map(|key| definition.get(key)), true),
         };
         let [key, description, meta] = members;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::members::GONE;
-use super::post::{Part, Subject};
+use super::post::{Arrival, Subject};
 use super::store::Away;
 use super::{Asking, Replicas};
 
@@ -37,7 +37,7 @@ impl AskingAll {
     pub async fn answered(self, patience: Duration) {
         let all = async {
             for mut asking in self.0 {
-                while let Part::Answer(_, false) = asking.next().await {}
+                while let Arrival::Answer(_, false) = asking.next().await {}
             }
         };
         let _ = timeout(patience, all).await;

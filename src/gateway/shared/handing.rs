@@ -24,7 +24,7 @@ use crate::core::view::View;
 use crate::face::{ToolCall, Wording};
 use crate::json::{Node, Raw, quote};
 use crate::protocol::message::{Id, Message, Refusal, Request, code, write_result};
-use crate::replicas::post::{Part, Subject};
+use crate::replicas::post::{Arrival, Subject};
 use crate::replicas::store::{Away, LONGEST_LIFE};
 use crate::replicas::{Handed, Replicas};
 
@@ -170,9 +170,9 @@ async fn route(
             return std::future::pending().await;
         };
         match hand_over(shared, &home, &body, stream).await {
-            Ok(Part::Answer(..)) => return,
-            Ok(Part::Lost) => return fail(gateway, &caller, &traveller, stream),
-            Ok(Part::Bounced) => sleep(PAUSE).await,
+            Ok(Arrival::Answer(..)) => return,
+            Ok(Arrival::Lost | Arrival::CutOff) => return fail(gateway, &caller, &traveller, stream),
+            Ok(Arrival::Bounced) => sleep(PAUSE).await,
             Err(_) => break,
         }
     }
@@ -198,16 +198,16 @@ async fn serve_here(
 }
 
 /// Hands a request to its home and passes on what comes of it, to the last part.
-async fn hand_over(shared: &Shared, home: &str, body: &[u8], stream: &Arc<dyn Sink>) -> Result<Part, Away> {
+async fn hand_over(shared: &Shared, home: &str, body: &[u8], stream: &Arc<dyn Sink>) -> Result<Arrival, Away> {
     let mut asking = shared.replicas.ask(home, Subject::Modern, body).await?;
     loop {
         match asking.next().await {
-            Part::Answer(bytes, last) => {
+            Arrival::Answer(bytes, last) => {
                 if let Some(message) = unpack(&bytes) {
                     stream.send(message);
                 }
                 if last {
-                    return Ok(Part::Answer(Vec::new(), true));
+                    return Ok(Arrival::Answer(Vec::new(), true));
                 }
             }
             end => return Ok(end),
