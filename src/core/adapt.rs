@@ -30,9 +30,7 @@ pub(super) fn deliver(
     finish: impl FnOnce(Answer<'_>, Reply),
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
-    if connection.profile.has_resources() {
-        note_links(reply.session(), &connection.upstream, result);
-    }
+    note_links(reply.session(), &connection.upstream, result);
     let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
     let with_tasks = connection.profile.has_tasks().then(|| reply.session().clone());
     let hand_on = |result: Node<'_>| {

@@ -20,8 +20,6 @@ pub struct Profile {
     /// The version in `hello`, as an index into the list of versions. It is separate because every call reads
     /// it.
     version: AtomicU8,
-    /// Whether `hello` declares resources, to which results may link.
-    has_resources: AtomicBool,
     /// Whether `hello` declares tasks in whichever form, which results may name.
     has_tasks: AtomicBool,
     mute: AtomicBool,
@@ -36,7 +34,6 @@ impl Default for Profile {
         Self {
             hello: Mutex::default(),
             version: AtomicU8::new(Version::LATEST_LEGACY as u8),
-            has_resources: AtomicBool::new(false),
             has_tasks: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             hints: Mutex::default(),
@@ -49,7 +46,6 @@ impl Profile {
     /// Stores the greeting.
     pub(in crate::core) fn greeted(&self, hello: ServerHello) {
         self.version.store(hello.version as u8, Ordering::Relaxed);
-        self.has_resources.store(hello.can("resources"), Ordering::Relaxed);
         self.has_tasks.store(hello.can("tasks") || hello.tasks() != TaskSupport::None, Ordering::Relaxed);
         *self.hello.lock() = Some(hello);
     }
@@ -67,11 +63,6 @@ impl Profile {
     /// The version that the upstream speaks.
     pub(super) fn version(&self) -> Version {
         Version::ALL[usize::from(self.version.load(Ordering::Relaxed))]
-    }
-
-    /// Whether results may link to resources.
-    pub(in crate::core) fn has_resources(&self) -> bool {
-        self.has_resources.load(Ordering::Relaxed)
     }
 
     /// Whether results may name tasks.
