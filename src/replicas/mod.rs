@@ -213,6 +213,7 @@ impl Replicas {
 impl Replicas {
     /// Reads an entry.
     pub async fn read(&self, key: &str) -> Result<Option<StoreEntry>, Away> {
+        self.reachable()?;
         let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
         Ok(self.seal.open(key, &entry.value).map(|value| StoreEntry { value, ..entry }))
     }

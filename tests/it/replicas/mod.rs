@@ -87,6 +87,11 @@ impl Cluster {
         self.hosts.iter().map(of).sum()
     }
 
+    /// How many times the server of [`own_tools`] was started, at all replicas.
+    fn starts(&self) -> usize {
+        self.hosts.iter().map(|host| host.lab.starts("starts")).sum()
+    }
+
     /// A request for a path of one replica.
     fn get(&self, replica: usize, path: &str) -> Exchanged {
         let mut web = Web::new(&self.address(replica));
@@ -102,7 +107,7 @@ fn tools(names: &str) -> Value {
 
 /// The same with a server for each session.
 fn own_tools(names: &str) -> Value {
-    let mut server = fake(&format!("--with {names}"));
+    let mut server = fake(&format!("--with {names} --count @dir/starts"));
     server["isolation"] = json!("session");
     dev("dynamic", json!({"a": server}))
 }

@@ -47,7 +47,7 @@ fn a_store_that_cannot_be_used_is_status_4_and_says_why_without_the_password() {
         (format!("redis://:wrong-password@{address}"), address.clone(), "percent-encoded"),
         (format!("redis://{address}"), address.clone(), "percent-encoded"),
         (format!("redis://:right-password@{address}/99"), address.clone(), "database"),
-        (format!("redis://:wrong-password@{moved}"), moved.to_string(), "cluster"),
+        (format!("redis://{moved}"), moved.to_string(), "cluster"),
         (format!("redis://:wrong-password@{nobody}"), nobody.to_string(), "start the store"),
     ] {
         let Finished { code, stdout, stderr } = serve(&url);
@@ -81,7 +81,7 @@ fn a_user_with_few_rights_and_a_socket_suffice_on_the_oldest_store_too() {
             for n in 0..4 {
                 echo(&mut client, n);
             }
-            assert!(!hosts[0].stderr().contains("word"), "{}", hosts[0].stderr());
+            assert!(!hosts[0].stderr().contains("p@ss"), "{}", hosts[0].stderr());
         }
     }
 }

@@ -24,7 +24,7 @@ fn what_belongs_to_no_request_reaches_the_stream_wherever_it_is() {
         client.over_http().turn_to([cluster.address((replica + 1) % 3)]);
         client.over_http().listen();
         client.over_http().turn_to(cluster.addresses());
-        let add = json!({"add": [json!({"name": "more", "inputSchema": {"type": "object"}}).to_string()]});
+        let add = json!({"add": [json!({"name": format!("more-{replica}"), "inputSchema": {"type": "object"}}).to_string()]});
         client.call("dev__a__change", add).text();
         client.notification(TOOLS_CHANGED);
         assert!(client.left().is_empty(), "nothing came twice: {:?}", client.left());
