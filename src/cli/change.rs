@@ -249,7 +249,7 @@ impl Console<'_> {
         let question = self.output.message(&format!("{question} [y/N/d] "));
         loop {
             let Some(ask) = &mut self.ask else {
-                // Whoever reads this cannot ask for the diff.
+                // A person who reads this cannot ask for the diff.
                 self.show(diff)?;
                 let message = "nothing was written: there is no terminal to ask on";
                 return Err(Failure::usage(

@@ -151,7 +151,7 @@ impl RunningDaemon {
     /// Whether a daemon of another build has come since this one.
     fn is_outdated(&self) -> bool {
         let mut others = self.place.other_builds().into_iter();
-        // What is called otherwise belongs to a daemon that ends.
+        // A socket with another ending belongs to a daemon that ends.
         let listens = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
         others.any(|socket| listens(&socket) && !self.older.contains(&socket))
     }

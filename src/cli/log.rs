@@ -184,7 +184,7 @@ impl Log {
         if !self.since.includes(line.time) {
             return false;
         }
-        // What this build does not know fits no filter.
+        // A line that this build does not know fits no filter.
         let Some(happening) = &line.happening else {
             return [&self.server, &self.tool, &self.outcome, &self.kind]
                 .iter()

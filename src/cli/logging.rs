@@ -163,7 +163,7 @@ where
         if !words.fields.is_empty() {
             let _ = write!(line, "[{}] ", words.fields);
         }
-        // What servers write has lines of its own.
+        // A message may quote a server, and have several lines.
         let parts: Vec<_> = words.message.lines().map(str::trim).collect();
         line.push_str(&parts.join(" | "));
         line.push('\n');

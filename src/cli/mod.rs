@@ -272,7 +272,7 @@ pub fn main(face: FaceKind) -> ExitCode {
     let outcome = World::here().and_then(|world| {
         output.colour = io::stderr().is_terminal() && world.colours();
         output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
-        // One leak for the life of the process lets every message be shaped where it is printed.
+        // The home directory is leaked once, so that every message can be shaped where it is printed.
         output.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
         run(face, &arguments, output, world)
     });

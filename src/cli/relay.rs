@@ -28,7 +28,7 @@ pub(super) async fn relay(
     let hearing = tokio::spawn(async move {
         loop {
             signal.received().await;
-            // One that waits already is as good as two.
+            // A signal that waits already is as good as two.
             let _ = send.try_send(());
         }
     });

@@ -37,7 +37,7 @@ impl KnownClient {
             tails.any(|tail| path == tail || path.ends_with(&format!("/{tail}")))
         });
         let by_content = || match value.at(&["mcpServers"]) {
-            // What stands in many places is read as the best known of them does.
+            // Many clients have this key; the file is read as the best known of them reads it.
             Some(_) => KnownClient::named("claude-code"),
             None => CLIENTS.iter().find(|client| client.root(value).is_some()),
         };

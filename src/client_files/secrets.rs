@@ -130,7 +130,7 @@ impl<'a> Vault<'a> {
                     new.push_text(&text[end - at..]);
                 }
                 Piece::Variable { name, .. } => {
-                    // Where it is set, that value is meant.
+                    // A variable that is set stands for its value.
                     let value = (self.environment)(name).unwrap_or_else(|| text.to_owned());
                     new.extend(&self.put(name, &value, server, key.clone()));
                 }

@@ -124,8 +124,8 @@ pub struct NamespacedServer {
     pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
-    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
-    pub offload_over: Option<ByteLimit>,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 /// Top-level settings that both faces have.
@@ -282,8 +282,8 @@ pub struct Server {
     pub isolation: Option<Isolation>,
     /// When the server runs.
     pub running: Running,
-    /// How long results of its tools may be before we keep them; `None` means as the file's top level says.
-    pub offload_over: Option<ByteLimit>,
+    /// How long results of its tools may be before we keep them.
+    pub offload_over: ByteLimit,
 }
 
 /// How an upstream is reached.

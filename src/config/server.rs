@@ -9,14 +9,14 @@ use super::entry::{
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
 use super::{
-    Command, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts, ToolFilter,
-    Transport, Unset, downloads, settings,
+    Command, Common, Http, Isolation, OAuth, Running, Secret, Server, ServerName, Start, Timeouts,
+    ToolFilter, Transport, Unset, downloads, settings,
 };
 use std::path::{Component, Path, PathBuf};
 
-/// Reads an entry. A disabled entry is checked all the same, and gives `None`. With `skip`, an entry with
-/// unset variables becomes a server that cannot be reached.
-pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Server> {
+/// Reads an entry; `common` holds for what the entry does not say. A disabled entry is checked all the same,
+/// and gives `None`. With `skip`, an entry with unset variables becomes a server that cannot be reached.
+pub(super) fn server(entry: &At<'_>, common: &Common, directory: &Path, skip: bool) -> Option<Server> {
     let name = ServerName::new(entry.key)
         .map_err(|wrong| entry.key_error(wrong, "give the server a readable name"))
         .ok();
@@ -26,8 +26,8 @@ pub(super) fn server(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Ser
     let filter = table.get("toolFilters").map_or(Some(ToolFilter::All), filter);
     let isolation = table.get("isolation").and_then(|at| at.one_of(&Isolation::NAMES));
     let timeouts = timeouts(&table, transport.as_ref());
-    let running = running(&table);
-    let offload_over = settings::offload_over(&table);
+    let running = running(&table).or(common.running);
+    let offload_over = settings::offload_over(&table).unwrap_or(common.offload_over);
     let disabled = table.get("disabled").and_then(At::boolean).unwrap_or(false);
     let unset = unset(entry, &table, disabled, skip);
     if disabled {

@@ -12,7 +12,7 @@ use super::server;
 use super::source::Source;
 use super::workbench::FOREIGN_ROOTS;
 use super::{
-    Command, Inputs, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml,
+    Command, Common, Inputs, Isolation, NamespacedServer, OAuth, Secret, Toolman, Transport, settings, toml,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,8 @@ impl ToolmanReader<'_> {
         let skip = settings::skips_missing(&root, inputs);
         // The names of all servers count, so that a problem of a server does not become a problem of a token.
         let namespaces: Vec<_> = servers.iter().filter_map(|at| at.member("namespace")).collect();
-        let servers: Vec<_> = servers.iter().filter_map(|at| self.server(at, skip)).map(Arc::new).collect();
+        let common = settings::common(&root, "namespaces", &namespaces);
+        let servers = servers.iter().filter_map(|at| self.server(at, &common, skip)).map(Arc::new).collect();
         let flag = |key| root.get(key).and_then(At::boolean).unwrap_or(false);
         Some(Toolman {
             active_toolsets: root.get("activeToolsets").and_then(At::strings).unwrap_or_default(),
@@ -151,12 +152,12 @@ impl ToolmanReader<'_> {
                 .and_then(At::seconds_or_none)
                 .unwrap_or(Duration::from_secs(5)),
             search: flag("search"),
-            common: settings::common(&root, "namespaces", &namespaces),
+            common,
             servers,
         })
     }
 
-    fn server(&self, at: &At<'_>, skip: bool) -> Option<NamespacedServer> {
+    fn server(&self, at: &At<'_>, common: &Common, skip: bool) -> Option<NamespacedServer> {
         let table = at.table()?;
         table.refuse_unknown(SERVER_KEYS, &[]);
         let namespace = match table.get("namespace") {
@@ -179,8 +180,8 @@ impl ToolmanReader<'_> {
         let (restart, disabled) = (flag("restart"), flag("disabled"));
         let timeouts = server::timeouts(&table, transport.as_ref());
         let unset = server::unset(at, &table, disabled, skip);
-        let running = server::running(&table);
-        let offload_over = settings::offload_over(&table);
+        let running = server::running(&table).or(common.running);
+        let offload_over = settings::offload_over(&table).unwrap_or(common.offload_over);
         if disabled {
             return None;
         }

@@ -142,8 +142,8 @@ namespaces = ["zz", ""]
         ("zz", true, Some(Isolation::Session))
     );
     assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
-    assert_eq!((toolman.common.offload_over, second.offload_over), (ByteLimit::Auto, None));
-    assert_eq!(first.offload_over, Some(ByteLimit::None));
+    assert_eq!((toolman.common.offload_over, second.offload_over), (ByteLimit::Auto, ByteLimit::Auto));
+    assert_eq!(first.offload_over, ByteLimit::None);
     assert_eq!(first.timeouts.connect, Duration::from_secs(5));
     assert_eq!(first.timeouts.call, Some(Duration::from_millis(500)));
     assert_eq!(first.timeouts.max_call, Some(Duration::from_secs(7)));

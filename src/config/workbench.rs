@@ -7,7 +7,7 @@ use super::read::{At, Table};
 use super::report::{Report, Spelling, decode};
 use super::source::Source;
 use super::{
-    ByteLimit, Inputs, MetaTools, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings,
+    ByteLimit, Common, Inputs, MetaTools, ToolMode, Toolbox, ToolboxName, Workbench, json, server, settings,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -135,6 +135,8 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
         schema.string();
     }
     let skip = settings::skips_missing(&root, inputs);
+    let common = settings::common(&root, "toolboxes", &names);
+    let toolboxes = entries.iter().filter_map(|entry| toolbox(entry, &common, directory, skip)).collect();
     Some(Workbench {
         tool_mode: root.get("toolMode").and_then(|at| at.one_of(&modes)).unwrap_or(ToolMode::Dynamic),
         meta_tools: root
@@ -144,8 +146,8 @@ fn workbench(report: &Report, root: &Node, directory: &Path, inputs: &Inputs<'_>
         instructions_limit: root.get("instructionsLimit").and_then(|at| at.whole(0)).unwrap_or(2048),
         open_limit: root.get("openLimit").and_then(open_limit).unwrap_or(ByteLimit::Auto),
         search: root.get("search").and_then(At::boolean).unwrap_or(false),
-        common: settings::common(&root, "toolboxes", &names),
-        toolboxes: entries.iter().filter_map(|entry| toolbox(entry, directory, skip)).collect(),
+        common,
+        toolboxes,
     })
 }
 
@@ -168,7 +170,7 @@ fn has(table: &Table<'_>, wanted: &str, owner: &str, known: &[&str], hint: &str)
     !missing || !explained.is_empty() || suggested.iter().any(|key| key == wanted)
 }
 
-fn toolbox(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Toolbox> {
+fn toolbox(entry: &At<'_>, common: &Common, directory: &Path, skip: bool) -> Option<Toolbox> {
     let name = ToolboxName::new(entry.key)
         .map_err(|wrong| entry.key_error(wrong, "give the toolbox another name, such as `dev`"))
         .ok();
@@ -182,7 +184,7 @@ fn toolbox(entry: &At<'_>, directory: &Path, skip: bool) -> Option<Toolbox> {
     let description = table.get("description").and_then(At::string).unwrap_or_default().to_owned();
     let servers = table.get_or_meant("mcpServers", &TOOLBOX_KEYS).and_then(At::table);
     let servers = servers.as_ref().map(Table::entries).unwrap_or_default();
-    let servers = servers.iter().filter_map(|entry| server::server(entry, directory, skip));
+    let servers = servers.iter().filter_map(|entry| server::server(entry, common, directory, skip));
     Some(Toolbox { name: name?, description, servers: servers.map(Arc::new).collect() })
 }
 

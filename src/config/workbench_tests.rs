@@ -277,7 +277,7 @@ fn other_settings_of_a_server() {
     assert_eq!(server.timeouts.max_call, Some(Duration::from_secs(3_000_000_000)));
     assert_eq!((server.isolation, server.running.start), (Some(Isolation::Session), Some(Start::Call)));
     assert_eq!(server.running.longest_idle(), Some(Duration::from_millis(500)));
-    assert_eq!(server.offload_over, Some(ByteLimit::Bytes(4000)));
+    assert_eq!(server.offload_over, ByteLimit::Bytes(4000));
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!(command.inherit_env, ["*", "SSH_AUTH_SOCK"]);
 }

@@ -258,7 +258,7 @@ impl Process {
         let exit = tokio::select! {
             biased;
             exit = exited(&mut self.control, &mut self.birth) => {
-                // What the process wrote before it ended still counts.
+                // The last lines that the process wrote before it ended still count.
                 let words = async { tokio::join!(self.reader.caught_up(), self.stderr.caught_up()) };
                 let _ = timeout(LAST_WORDS, words).await;
                 Some(exit)

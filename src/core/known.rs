@@ -128,7 +128,7 @@ impl Known {
         if spec.recalls() {
             note(&self.offers, &spec.transport, sent.clone());
         }
-        // What clients have been told stays until the next start, so that their lists stay as they are.
+        // The names that clients were told stay until the next start, so that their lists stay as they are.
         let is_it = |place: &ServerPlace| *place.0 == *upstream.group && *place.1 == *upstream.server;
         let mut introduced = self.introduced.lock();
         if let Some((_, unknown @ None)) = introduced.iter_mut().find(|(place, _)| is_it(place)) {

@@ -6,6 +6,7 @@
 
 pub mod adapt;
 mod approval;
+pub mod aside;
 pub mod audience;
 pub mod backoff;
 pub mod bridge;

@@ -34,15 +34,14 @@ pub struct Lists([u64; 4]);
 impl Lists {
     /// What a legacy client sees that introduced itself like this.
     pub fn of_legacy(exposure: &dyn Exposure, view: &View, client: Option<&ClientHello>) -> Self {
-        let as_host = client.is_some_and(|client| client.renders_apps);
-        let takes = exposure.takes(client.map_or("", |client| &client.name));
-        let look = Look { from_start: false, as_host, takes };
+        let (name, as_host) = client.map_or(("", false), |client| (&*client.name, client.renders_apps));
+        let look = Look::of(name, false, as_host);
         Self::of(exposure, view, &exposure.adds(client, false), look, |kind| exposure.lists(client, kind))
     }
 
     /// What a modern client sees. Its name is not known here, so it may be one that is known to take little.
     pub(super) fn of_modern(exposure: &dyn Exposure, view: &View, renders_apps: bool) -> Self {
-        let look = Look { from_start: true, as_host: renders_apps, takes: Some(0) };
+        let look = Look { takes: Some(0), ..Look::of("", true, renders_apps) };
         Self::of(exposure, view, &exposure.adds(None, true), look, |_| exposure.lists_to_modern())
     }
 

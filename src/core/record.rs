@@ -9,9 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::session::ClientSession;
 use crate::json::quote;
 
-/// The byte before everything that the two ends of a session say to each other. No JSON begins with it.
-pub const ASIDE: u8 = 1;
-
 /// How a session stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -49,11 +46,9 @@ impl Record {
         Self { hello, level: session.log_level(), open, switched, subscriptions: session.subscribed() }
     }
 
-    /// The record as a line between the two ends of a session, without the line break.
-    pub(super) fn to_line(&self) -> Vec<u8> {
-        let mut line = vec![ASIDE];
-        serde_json::to_writer(&mut line, self).expect("texts and numbers can be written");
-        line
+    /// Writes the record as one line, without the line break.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        serde_json::to_writer(out, self).expect("texts and numbers can be written");
     }
 
     /// Reads a record; `None` if the text is none.
@@ -75,11 +70,9 @@ mod tests {
             switched: [BTreeMap::from([("a_b".to_owned(), true)]), BTreeMap::new()],
             subscriptions: vec!["file:///x".into()],
         };
-        let line = record.to_line();
-        assert!(line[0] == ASIDE && !line.contains(&b'\n'), "it is one line that is no JSON");
-        let text = String::from_utf8(line[1..].to_vec()).expect("UTF-8");
-        assert_eq!(Record::read(&text), Some(record));
+        let mut line = Vec::new();
+        record.write(&mut line);
+        assert_eq!(Record::read(str::from_utf8(&line).expect("UTF-8")), Some(record));
         assert_eq!(Record::read("{}"), Some(Record::default()));
-        assert_eq!(Record::read("bye"), None);
     }
 }

@@ -34,7 +34,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{ByteLimit, Command, Http, Secret, Start, Timeouts, ToolFilter};
+    use crate::config::{ByteLimit, Command, Http, Secret, Start, ToolFilter};
 
     fn transport(program: &str) -> Transport {
         let (program, args) = (program.to_owned(), vec!["--flag".to_owned()]);
@@ -42,19 +42,7 @@ mod tests {
     }
 
     fn spec() -> Spec {
-        Spec {
-            transport: transport("server"),
-            filter: ToolFilter::All,
-            guard: None,
-            timeouts: Timeouts::default(),
-            restart: false,
-            lives_on: false,
-            isolation: None,
-            start: Start::Open,
-            idle_timeout: None,
-            always_listed: false,
-            offload_over: ByteLimit::None,
-        }
+        Spec::plain(transport("server"))
     }
 
     #[test]

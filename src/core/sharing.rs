@@ -12,6 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::aside::FromDaemon;
 use super::process::inherited;
 use super::record::Record;
 use super::session::ClientSession;
@@ -265,7 +266,7 @@ impl ClientSession {
         let Some(daemon_session) = self.workspace.daemon_session() else { return };
         let record = Record::of(self);
         if daemon_session.note(&record) {
-            self.tell_end(&record.to_line());
+            self.tell_end(&FromDaemon::Record(record.into()).line());
         }
     }
 }
@@ -273,7 +274,7 @@ impl ClientSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ByteLimit, Secret, Start, Timeouts, ToolFilter, Unset};
+    use crate::config::{Secret, Unset};
 
     fn command(program: &str) -> Command {
         let (program, args) = (program.to_owned(), vec!["a".to_owned()]);
@@ -281,19 +282,7 @@ mod tests {
     }
 
     fn spec(transport: Transport, isolation: Option<Isolation>) -> Spec {
-        Spec {
-            transport,
-            filter: ToolFilter::All,
-            timeouts: Timeouts::default(),
-            restart: false,
-            lives_on: false,
-            isolation,
-            start: Start::Open,
-            idle_timeout: None,
-            always_listed: false,
-            offload_over: ByteLimit::None,
-            guard: Default::default(),
-        }
+        Spec { isolation, ..Spec::plain(transport) }
     }
 
     fn daemon_session(vars: &[(&str, &str)], directory: &str, umask: u32) -> DaemonSession {

@@ -693,13 +693,11 @@ impl Drop for StartWaiter<'_> {
 }
 
 #[cfg(test)]
-impl Upstream {
-    /// An upstream without a process; [`Self::pretend`] gives it a life.
-    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
-        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
-        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
-        let spec = Spec {
-            transport: Transport::Stdio(command),
+impl Spec {
+    /// A server that is reached like this, with nothing else said.
+    pub(crate) fn plain(transport: Transport) -> Self {
+        Self {
+            transport,
             filter: ToolFilter::All,
             guard: None,
             timeouts: Timeouts::default(),
@@ -710,8 +708,17 @@ impl Upstream {
             idle_timeout: None,
             always_listed: false,
             offload_over: ByteLimit::None,
-        };
-        Self::new(group, server, group, spec, None, None, Weak::new())
+        }
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// An upstream without a process; [`Self::pretend`] gives it a life.
+    pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        let (program, args, env) = (String::new(), Vec::new(), Vec::new());
+        let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
+        Self::new(group, server, group, Spec::plain(Transport::Stdio(command)), None, None, Weak::new())
     }
 
     /// Pretends that the upstream is up and offers these items, or that it is down.

@@ -20,6 +20,7 @@ use crate::catalog::{
 };
 use crate::hash::HashMap;
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::text::one_line;
 
@@ -81,10 +82,6 @@ pub trait Exposure {
     fn adds(&self, _client: Option<&ClientHello>, _modern: bool) -> String {
         String::new()
     }
-    /// How many bytes of a result a client with this `clientInfo.name` is known to take, if anything is known.
-    fn takes(&self, _client: &str) -> Option<usize> {
-        None
-    }
     /// Whether the list of tools says how many tools the lock keeps from clients.
     fn tells_withheld(&self) -> bool {
         false
@@ -144,6 +141,13 @@ pub struct Look {
     pub as_host: bool,
     /// How many bytes of a result the client is known to take, if anything is known.
     pub takes: Option<usize>,
+}
+
+impl Look {
+    /// How the client with this `clientInfo.name` looks; `as_host`: it renders apps.
+    pub fn of(client: &str, modern: bool, as_host: bool) -> Self {
+        Self { from_start: modern, as_host, takes: Behaviour::of(client).longest_result(modern) }
+    }
 }
 
 /// One upstream in a view.
@@ -619,7 +623,7 @@ impl View {
             if upstream.is_on_offer() {
                 (entry.up, entry.items) = (true, upstream.items());
             } else if entry.items.guard() != guard.as_ref() {
-                // What stands in for the upstream until it is up was judged by the old lock.
+                // The old lock judged the items that stand in for the upstream until it is up.
                 entry.items = Arc::new(before.sent().shown(guard.as_ref()).0);
             }
             if rename {

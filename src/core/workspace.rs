@@ -49,13 +49,19 @@ pub struct Workspace {
     pub results: Room,
     /// The URIs that results mentioned in a `resource_link`, and the group and server that sent each.
     links: Mutex<Recent<Option<Origin>>>,
+    told: Told,
+    /// The session of the daemon that has the workspace; `None` for all other clients.
+    daemon_session: Option<Arc<DaemonSession>>,
+}
+
+/// Who is told of changes.
+#[derive(Default)]
+struct Told {
     sessions: Mutex<Vec<Weak<ClientSession>>>,
     /// The modern clients that listen, and what each was told.
     listeners: Mutex<Vec<(Listener, Ledger)>>,
     /// How many holds there are.
-    held: AtomicUsize,
-    /// The session of the daemon that has the workspace; `None` for all other clients.
-    daemon_session: Option<Arc<DaemonSession>>,
+    holds: AtomicUsize,
 }
 
 /// While a hold lives, clients are not told of changes that they did not ask for. When the last hold of a
@@ -65,7 +71,7 @@ pub struct Hold(Weak<Workspace>);
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(workspace) = self.0.upgrade() {
-            workspace.held.fetch_sub(1, Ordering::Relaxed);
+            workspace.told.holds.fetch_sub(1, Ordering::Relaxed);
             workspace.tell_unless_held();
         }
     }
@@ -105,9 +111,7 @@ impl Workspace {
             last_modern: LastModern::default(),
             results: kept.room(client),
             links: Mutex::default(),
-            sessions: Mutex::default(),
-            listeners: Mutex::default(),
-            held: AtomicUsize::new(0),
+            told: Told::default(),
             daemon_session,
         })
     }
@@ -139,12 +143,12 @@ impl Workspace {
 
     /// Whether a modern client wants to hear of changes.
     pub fn has_listeners(&self) -> bool {
-        !self.listeners.lock().is_empty()
+        !self.told.listeners.lock().is_empty()
     }
 
     /// Ends the subscriptions of modern clients properly.
     pub fn end_listeners(&self) {
-        let listeners = std::mem::take(&mut *self.listeners.lock());
+        let listeners = std::mem::take(&mut *self.told.listeners.lock());
         for (listener, _) in listeners {
             listener.finish();
         }
@@ -152,17 +156,17 @@ impl Workspace {
 
     /// The URIs that modern clients want to hear of.
     pub fn listened(&self) -> HashSet<String> {
-        self.listeners.lock().iter().flat_map(|(listener, _)| listener.resources()).collect()
+        self.told.listeners.lock().iter().flat_map(|(listener, _)| listener.resources()).collect()
     }
 
     /// Passes every subscription to `take`.
     pub fn each_listener(&self, mut take: impl FnMut(&mut Listener)) {
-        self.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
+        self.told.listeners.lock().iter_mut().for_each(|(listener, _)| take(listener));
     }
 
     /// Tells a modern client of changes from now on, once there are lists to ask for.
     pub fn listen(&self, listener: Listener) {
-        self.listeners.lock().push((listener, Ledger::default()));
+        self.told.listeners.lock().push((listener, Ledger::default()));
     }
 
     /// Reads the view.
@@ -198,7 +202,7 @@ impl Workspace {
     fn each_ledger(&self, take: impl Fn(&Listener, &mut Ledger, Lists)) {
         // Lists for clients that render apps, and for those that do not.
         let mut now = [None; 2];
-        for (listener, ledger) in self.listeners.lock().iter_mut() {
+        for (listener, ledger) in self.told.listeners.lock().iter_mut() {
             let renders_apps = listener.renders_apps();
             let now = now[usize::from(renders_apps)].get_or_insert_with(|| self.modern_lists(renders_apps));
             take(listener, ledger, *now);
@@ -213,14 +217,14 @@ impl Workspace {
     /// As [`Self::tell`], for changes that no client of the workspace asked for: does nothing while they are
     /// held back.
     pub(super) fn tell_unless_held(&self) {
-        if self.held.load(Ordering::Relaxed) == 0 {
+        if self.told.holds.load(Ordering::Relaxed) == 0 {
             self.tell();
         }
     }
 
     /// Holds back changes that no client asked for while the returned hold lives.
     pub fn hold(self: &Arc<Self>) -> Hold {
-        self.held.fetch_add(1, Ordering::Relaxed);
+        self.told.holds.fetch_add(1, Ordering::Relaxed);
         Hold(Arc::downgrade(self))
     }
 
@@ -259,19 +263,19 @@ impl Workspace {
 
     /// Takes out the subscription that the request with this id began, if it began one.
     pub fn take_listener(&self, session: &ClientSession, id: &Id) -> Option<Listener> {
-        let mut listeners = self.listeners.lock();
+        let mut listeners = self.told.listeners.lock();
         let at = listeners.iter().position(|(listener, _)| listener.belongs_to(session, id))?;
         Some(listeners.swap_remove(at).0)
     }
 
     /// Lets a client share the workspace.
     pub(super) fn join(&self, session: &Arc<ClientSession>) {
-        self.sessions.lock().push(Arc::downgrade(session));
+        self.told.sessions.lock().push(Arc::downgrade(session));
     }
 
     /// The sessions that share the workspace.
     pub fn sessions(&self) -> Vec<Arc<ClientSession>> {
-        let mut sessions = self.sessions.lock();
+        let mut sessions = self.told.sessions.lock();
         sessions.retain(|session| session.strong_count() > 0);
         sessions.iter().filter_map(Weak::upgrade).collect()
     }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::config::locate::FaceKind;
-use crate::core::record::{ASIDE, Record};
+use crate::core::aside::{FromDaemon, is_aside};
 use crate::face::{toolman, workbench};
 use crate::json::{Node, Scanner};
 use crate::protocol::cut_off::raw_id;
@@ -52,12 +52,8 @@ enum Method {
 pub(super) enum Downward {
     /// A message for the client.
     Message,
-    /// The record of the session.
-    Record(Box<Record>),
-    /// The announcement of an orderly end.
-    Bye,
-    /// Something for the relay that it does not know.
-    Strange,
+    /// Something for the relay; `None` if the relay does not know it.
+    Aside(Option<FromDaemon>),
 }
 
 /// The requests and questions that are in flight.
@@ -162,14 +158,8 @@ impl Flight {
 
     /// Notes a line of the daemon, and says what it is.
     pub(super) fn received(&mut self, line: &[u8]) -> Downward {
-        if let Some((&ASIDE, aside)) = line.split_first() {
-            return match str::from_utf8(aside) {
-                Ok("bye") => Downward::Bye,
-                Ok(text) => {
-                    Record::read(text).map_or(Downward::Strange, |record| Downward::Record(record.into()))
-                }
-                Err(_) => Downward::Strange,
-            };
+        if is_aside(line) {
+            return Downward::Aside(FromDaemon::read(line));
         }
         let Ok(doc) = self.scanner.scan(line) else { return Downward::Message };
         let root = doc.root();
@@ -417,9 +407,10 @@ mod tests {
         ] {
             assert_eq!(flight.understand(line.as_bytes()).is_request(), needs_a_daemon, "{line}");
         }
-        assert_eq!(flight.received(b"\x01bye"), Downward::Bye);
-        assert_eq!(flight.received(b"\x01{\"open\":[]}"), Downward::Record(Box::default()));
-        assert_eq!(flight.received(b"\x01what"), Downward::Strange);
+        assert_eq!(flight.received(b"\x01bye"), Downward::Aside(Some(FromDaemon::Bye)));
+        let record = FromDaemon::Record(Box::default());
+        assert_eq!(flight.received(b"\x01{\"open\":[]}"), Downward::Aside(Some(record)));
+        assert_eq!(flight.received(b"\x01what"), Downward::Aside(None));
         assert!(flight.understand_long(br#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"#).is_request());
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn launch(
 ) -> io::Result<()> {
     let file = place.socket();
     let nobody = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    // Whoever had the lock before may have started one.
+    // The process that had the lock before may have started a daemon.
     if open(&file).is_err_and(|error| nobody(&error)) {
         let mut child = daemon::start(launcher, arguments)?;
         let end = Instant::now() + LONGEST_START;

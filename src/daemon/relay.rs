@@ -24,10 +24,11 @@ use super::endpoint::split;
 use super::flight::{Downward, Flight, Upward};
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
+use crate::core::aside::{FromDaemon, FromRelay, is_aside};
 use crate::core::process::give_back;
-use crate::core::record::{ASIDE, Record};
-use crate::gateway::stdio::{Aside, LONG_LINE, Resumed};
-use crate::transport::lines::{Line, Lines, TooLong};
+use crate::core::record::Record;
+use crate::gateway::stdio::Resumed;
+use crate::transport::lines::{Line, Lines};
 use crate::transport::outbox::HIGH_WATER;
 
 /// The daemon may die this often within [`WINDOW`] before the session goes on alone.
@@ -213,7 +214,7 @@ impl Session {
         let (mut lines, mut orderly) = (Lines::new(usize::MAX), false);
         self.up.shut = false;
         if self.end.is_some() {
-            self.up.say(Aside::End.line());
+            self.up.say(&FromRelay::End);
         }
         loop {
             let (can_write, can_read) = (self.up.can_write(), self.up.can_read());
@@ -244,7 +245,7 @@ impl Session {
                     }
                 }
                 () = &mut *calls.shutdown, if !called_off => self.call_off(),
-                Some(()) = calls.hangup.recv() => self.up.say(Aside::Reload.line()),
+                Some(()) = calls.hangup.recv() => self.up.say(&FromRelay::Reload),
                 () = until(end) => return None,
             }
         }
@@ -280,7 +281,7 @@ impl Session {
     fn begin_end(&mut self) {
         if self.end.is_none() {
             self.end = Some(Instant::now() + LONGEST_END);
-            self.up.say(Aside::End.line());
+            self.up.say(&FromRelay::End);
         }
     }
 
@@ -299,9 +300,9 @@ impl Session {
                     out.extend_from_slice(line);
                     out.push(b'\n');
                 }
-                Downward::Record(record) => self.record = Some(*record),
-                Downward::Bye => *orderly = true,
-                Downward::Strange => {}
+                Downward::Aside(Some(FromDaemon::Record(record))) => self.record = Some(*record),
+                Downward::Aside(Some(FromDaemon::Bye)) => *orderly = true,
+                Downward::Aside(None) => {}
             }
         }
         out
@@ -359,16 +360,14 @@ impl Upstairs {
                         continue;
                     }
                     // No line of the client may look like one of the relay's own.
-                    let is_aside = line.first() == Some(&ASIDE);
-                    waiting.extend_from_slice(if is_aside { b"?" } else { b"" });
+                    waiting.extend_from_slice(if is_aside(line) { b"?" } else { b"" });
                     waiting.extend_from_slice(line);
                     what
                 }
-                Line::TooLong(TooLong { start, length, .. }) => {
-                    waiting.extend_from_slice(LONG_LINE);
-                    waiting.extend_from_slice(format!("{length} ").as_bytes());
-                    waiting.extend_from_slice(start);
-                    flight.understand_long(start)
+                Line::TooLong(long) => {
+                    let what = flight.understand_long(long.start);
+                    FromRelay::LongLine(long).write(waiting);
+                    what
                 }
             };
             waiting.push(b'\n');
@@ -386,8 +385,9 @@ impl Upstairs {
     }
 
     /// Lets a line of the relay's own wait for the daemon.
-    fn say(&mut self, line: &[u8]) {
-        self.waiting.extend_from_slice(line);
+    fn say(&mut self, aside: &FromRelay<'_>) {
+        aside.write(&mut self.waiting);
+        self.waiting.push(b'\n');
         self.ends.push_back((self.waiting.len(), Some(Upward::Other)));
     }
 

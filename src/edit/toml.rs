@@ -19,24 +19,8 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
     match edit {
         Edit::Set { path, value } => {
             let (key, parents) = path.split_last()?;
-            let parent = table(document.as_table_mut(), parents, true)?;
-            let inline = parent.1;
-            match (parent.0.get_mut(key), value) {
-                (Some(old), _) if old.is_value() || inline => *old = Item::Value(inline_value(value)?),
-                (Some(old), Value::Object(_)) if old.is_table() => {
-                    let decor = old.as_table()?.decor().clone();
-                    let position = old.as_table()?.position();
-                    let mut new = section(value)?;
-                    *new.decor_mut() = decor;
-                    new.set_position(position);
-                    *old = Item::Table(new);
-                }
-                (Some(_), _) => return None,
-                (None, Value::Object(_)) if !inline => {
-                    parent.0.insert(key, Item::Table(section(value)?));
-                }
-                (None, _) => drop(parent.0.insert(key, Item::Value(inline_value(value)?))),
-            }
+            let (parent, inline) = table(document.as_table_mut(), parents, true)?;
+            set(parent, inline, key, value)?;
         }
         Edit::Remove { path } => {
             let (key, parents) = path.split_last()?;
@@ -59,24 +43,8 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
         Edit::Move { .. } | Edit::Rename { .. } => return None,
         Edit::Push { path, value, index } => {
             let (key, parents) = path.split_last()?;
-            let parent = table(document.as_table_mut(), parents, true)?;
-            match parent.0.get_mut(key) {
-                Some(Item::ArrayOfTables(tables)) if *index >= tables.len() => tables.push(section(value)?),
-                Some(Item::Value(TomlValue::Array(items))) if *index >= items.len() => {
-                    items.push(inline_value(value)?);
-                }
-                Some(_) => return None,
-                None if matches!(value, Value::Object(_)) && !parent.1 => {
-                    let mut tables = ArrayOfTables::new();
-                    tables.push(section(value)?);
-                    parent.0.insert(key, Item::ArrayOfTables(tables));
-                }
-                None => {
-                    let mut items = Array::new();
-                    items.push(inline_value(value)?);
-                    parent.0.insert(key, Item::Value(TomlValue::Array(items)));
-                }
-            }
+            let (parent, inline) = table(document.as_table_mut(), parents, true)?;
+            push(parent, inline, key, value, *index)?;
         }
         Edit::Pull { path, index } => {
             let (key, parents) = path.split_last()?;
@@ -94,6 +62,45 @@ pub(super) fn apply(text: &str, edit: &Edit<'_>) -> Option<String> {
         }
     }
     Some(document.to_string())
+}
+
+/// Sets a member of a table, which keeps its place and the comments around it if it is there already.
+fn set(parent: &mut dyn TableLike, inline: bool, key: &str, value: &Value) -> Option<()> {
+    match (parent.get_mut(key), value) {
+        (Some(old), _) if old.is_value() || inline => *old = Item::Value(inline_value(value)?),
+        (Some(Item::Table(old)), Value::Object(_)) => {
+            let mut new = section(value)?;
+            *new.decor_mut() = old.decor().clone();
+            new.set_position(old.position());
+            *old = new;
+        }
+        (Some(_), _) => return None,
+        (None, Value::Object(_)) if !inline => drop(parent.insert(key, Item::Table(section(value)?))),
+        (None, _) => drop(parent.insert(key, Item::Value(inline_value(value)?))),
+    }
+    Some(())
+}
+
+/// Adds an element at the end of a list, which is made if there is none. `index` is where it is expected to stand.
+fn push(parent: &mut dyn TableLike, inline: bool, key: &str, value: &Value, index: usize) -> Option<()> {
+    match parent.get_mut(key) {
+        Some(Item::ArrayOfTables(tables)) if index >= tables.len() => tables.push(section(value)?),
+        Some(Item::Value(TomlValue::Array(items))) if index >= items.len() => {
+            items.push(inline_value(value)?);
+        }
+        Some(_) => return None,
+        None if matches!(value, Value::Object(_)) && !inline => {
+            let mut tables = ArrayOfTables::new();
+            tables.push(section(value)?);
+            parent.insert(key, Item::ArrayOfTables(tables));
+        }
+        None => {
+            let mut items = Array::new();
+            items.push(inline_value(value)?);
+            parent.insert(key, Item::Value(TomlValue::Array(items)));
+        }
+    }
+    Some(())
 }
 
 /// The table at a path, which may lead through lists, and whether it is an inline table.

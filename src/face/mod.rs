@@ -224,12 +224,12 @@ impl<'a> Viewer<'a> {
 
     /// How many bytes of a result the client is known to take, if anything is known.
     pub fn takes(&self) -> Option<usize> {
-        reading::takes(&self.name(), self.modern)
+        Behaviour::of(&self.name()).longest_result(self.modern)
     }
 
     /// How this viewer looks at lists.
     pub fn look(&self) -> Look {
-        Look { from_start: self.modern, as_host: self.renders_apps, takes: self.takes() }
+        Look::of(&self.name(), self.modern, self.renders_apps)
     }
 }
 

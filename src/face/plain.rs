@@ -15,6 +15,7 @@ use crate::config::{ByteLimit, Common, NameRule, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
 use crate::json::{Node, quote};
+use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::{Refusal, code};
 use crate::text::listed;
@@ -140,8 +141,7 @@ impl Face for Plain {
 impl Plain {
     /// How long results of each server may be before we keep them.
     fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
-        let servers = self.toolbox.servers.iter();
-        servers.map(|server| server.offload_over.unwrap_or(self.common.offload_over))
+        self.toolbox.servers.iter().map(|server| server.offload_over)
     }
 }
 
@@ -170,7 +170,7 @@ impl Exposure for Plain {
 
     /// Several clients may share names that are made for none of them; each may be one that is offered `read_result`.
     fn limits(&self, client: &str) -> NameLimits {
-        let takes = if client.is_empty() { Some(0) } else { self.takes(client) };
+        let takes = if client.is_empty() { Some(0) } else { Behaviour::of(client).longest_result(false) };
         let reserved = is_on(self.offloading(), takes).then_some(READ);
         NameLimits { rule: NameRule::Exact, length: usize::MAX, reserved }
     }
@@ -178,10 +178,6 @@ impl Exposure for Plain {
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let viewer = Viewer::new(client, modern);
         reading::adds(self.offloading(), &viewer)
-    }
-
-    fn takes(&self, client: &str) -> Option<usize> {
-        reading::takes(client, false)
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {

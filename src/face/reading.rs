@@ -6,7 +6,6 @@ use super::arguments::{Arguments, Blocks, invalid};
 use super::own_tool::{Effect, OwnTool};
 use crate::config::ByteLimit;
 use crate::json::{Node, quote};
-use crate::known_clients::Behaviour;
 use crate::results::read::{ReadArguments, ReadRequest};
 
 /// The tool's name. Toolman puts its own name before it.
@@ -18,15 +17,8 @@ pub(super) const TITLE: &str = "Read a long result";
 pub(super) const DESCRIPTION: &str = "Read a result that was too long to be shown whole: a part of it, or what matches in \
     it. Each answer names the call that goes on. Example: {\"id\": \"r7k2…\", \"grep\": \"(?i)error\", \"context\": 2}";
 
-/// The most bytes of a result that `"auto"` lets through, whatever the client takes.
-const MOST: usize = 40_000;
 /// The most lines of context around a match.
 const MOST_CONTEXT: usize = 50;
-
-/// How many bytes of a result a client with this name is known to take.
-pub fn takes(client: &str, modern: bool) -> Option<usize> {
-    Behaviour::of(client).open_limit.bytes(modern).map(|bytes| bytes.min(MOST))
-}
 
 /// Whether results of any of these servers are kept from a client that is known to take so many bytes.
 pub(super) fn is_on(mut servers: impl Iterator<Item = ByteLimit>, takes: Option<usize>) -> bool {
@@ -65,7 +57,7 @@ pub(super) fn schema() -> String {
 }
 
 /// Reads the arguments of a call.
-pub(super) fn request(arguments: Option<Node<'_>>) -> Result<ReadRequest, Blocks> {
+pub fn request(arguments: Option<Node<'_>>) -> Result<ReadRequest, Blocks> {
     let arguments = Arguments::read(arguments, ["id", "lines", "bytes", "grep", "context", "path"])?;
     let context = arguments.value(4)?.map(|context| {
         let number = context.raw().parse().ok().filter(|number| *number <= MOST_CONTEXT);
@@ -123,21 +115,5 @@ mod tests {
             assert_eq!(request(Some(Raw::own(arguments).root())).unwrap_err(), expected, "{arguments}");
         }
         assert!(request(Some(Raw::own(r#"{"id":"r","grep":"a","context":50,"lines":"-5"}"#).root())).is_ok());
-    }
-
-    #[test]
-    fn a_client_takes_what_its_row_says_and_at_most_40000() {
-        for (client, modern, expected) in [
-            ("claude-code", false, Some(40_000)),
-            ("claude-code", true, Some(40_000)),
-            ("codex-mcp-client", false, Some(9_000)),
-            ("@cline/core", true, Some(7_000)),
-            ("gemini-cli-mcp-client", false, Some(8_000)),
-            ("opencode", false, Some(40_000)),
-            ("Zed", false, None),
-            ("who knows", true, None),
-        ] {
-            assert_eq!(takes(client, modern), expected, "{client}");
-        }
     }
 }

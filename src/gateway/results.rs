@@ -14,8 +14,9 @@ use crate::core::upstream::Upstream;
 use crate::core::view::Target;
 use crate::face::Face;
 use crate::face::own_tool::text_result;
-use crate::face::reading::{not_kept, takes, unfit};
+use crate::face::reading::{not_kept, unfit};
 use crate::json::{Node, Raw};
+use crate::known_clients::Behaviour;
 use crate::results::Offloaded;
 use crate::results::read::ReadRequest;
 
@@ -83,8 +84,8 @@ fn offload(
 ) -> Option<(Offloaded, Option<Raw>)> {
     let session = reply.session();
     let takes = match (reply.modern(), session.hello()) {
-        (Some(modern), _) => takes(&modern.client.name, true),
-        (None, hello) => takes(hello.map_or("", |hello| &hello.name), false),
+        (Some(modern), _) => Behaviour::of(&modern.client.name).longest_result(true),
+        (None, hello) => Behaviour::of(hello.map_or("", |hello| &hello.name)).longest_result(false),
     };
     let limit = upstream.spec().offload_over.bytes(takes)?;
     let most = session.workspace.results.most();

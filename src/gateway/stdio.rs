@@ -1,7 +1,8 @@
 //! Serves one client on our own stdin and stdout, or one session of the daemon on a connection to its relay.
 //!
 //! A session of the daemon is a stdio session with another end: its servers may be those of others, so they
-//! are released and not ended. Between its messages its two ends say things to each other ([`Aside`]).
+//! are released and not ended. Between its messages its two ends say things to each other
+//! ([`aside`](crate::core::aside)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,8 @@ use tokio::time::timeout;
 
 use super::{Gateway, SHUTTING_DOWN};
 use crate::catalog::Kind;
-use crate::core::record::{ASIDE, Record};
+use crate::core::aside::{FromDaemon, FromRelay, is_aside};
+use crate::core::record::Record;
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
@@ -39,36 +41,6 @@ pub struct Resumed {
     pub record: Record,
     /// No question has an id below this one.
     pub first_question: u64,
-}
-
-/// What the relay of a session tells the daemon. In the other direction go records and [`BYE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aside {
-    /// The session ends; what is in flight may finish.
-    End,
-    /// The file is to be read again.
-    Reload,
-}
-
-/// How a line begins that stands for a line of the client that was too long: its length and its beginning
-/// follow.
-pub const LONG_LINE: &[u8] = b"\x01long ";
-
-/// The line by which the daemon announces its orderly end: it takes nothing new.
-pub const BYE: &[u8] = b"\x01bye";
-
-impl Aside {
-    /// The line for it, with its line break.
-    pub fn line(self) -> &'static [u8] {
-        match self {
-            Self::End => b"\x01end\n",
-            Self::Reload => b"\x01reload\n",
-        }
-    }
-
-    fn read(line: &[u8]) -> Option<Self> {
-        [Self::End, Self::Reload].into_iter().find(|aside| aside.line().trim_ascii_end() == line)
-    }
 }
 
 /// Serves one client until it closes its end or `shutdown` resolves. By the time this returns, every call is
@@ -101,7 +73,7 @@ pub async fn run_in_daemon(
     let session = client.session.clone();
     let goodbye = async {
         shutdown.await;
-        session.tell_end(BYE);
+        session.tell_end(&FromDaemon::Bye.line());
     };
     let workspace = session.workspace.clone();
     client.serve(stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
@@ -208,9 +180,7 @@ impl StdioClient {
     fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(TooLong { start, .. })
-                if start.first() == Some(&ASIDE) && self.on_reload.is_some() =>
-            {
+            Line::TooLong(TooLong { start, .. }) if is_aside(start) && self.on_reload.is_some() => {
                 return self.take_aside(scanner, start);
             }
             Line::TooLong(TooLong { start, length, .. }) => {
@@ -221,9 +191,7 @@ impl StdioClient {
             }
         };
         match scanner.scan(text) {
-            Err(_) if text.first() == Some(&ASIDE) && self.on_reload.is_some() => {
-                self.take_aside(scanner, text);
-            }
+            Err(_) if is_aside(text) && self.on_reload.is_some() => self.take_aside(scanner, text),
             Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
             Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
             Ok(doc) => self.take_message(Message::read(doc.root())),
@@ -231,12 +199,10 @@ impl StdioClient {
     }
 
     fn take_aside(&self, scanner: &mut Scanner, line: &[u8]) {
-        if let Some(long) = read_long(line) {
-            return self.take(scanner, Line::TooLong(long));
-        }
-        match (Aside::read(line), &self.on_reload) {
-            (Some(Aside::End), _) => self.end.notify_one(),
-            (Some(Aside::Reload), Some(reload)) => reload(),
+        match (FromRelay::read(line), &self.on_reload) {
+            (Some(FromRelay::End), _) => self.end.notify_one(),
+            (Some(FromRelay::Reload), Some(reload)) => reload(),
+            (Some(FromRelay::LongLine(long)), _) => self.take(scanner, Line::TooLong(long)),
             _ => tracing::debug!("the other end of the session said something that we do not know"),
         }
     }
@@ -256,13 +222,6 @@ impl StdioClient {
             false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), None),
         }
     }
-}
-
-/// A line of the client that was too long for its relay.
-fn read_long(line: &[u8]) -> Option<TooLong<'_>> {
-    let told = line.strip_prefix(LONG_LINE)?;
-    let (length, start) = told.split_at(told.iter().position(|byte| *byte == b' ')?);
-    Some(TooLong { start: &start[1..], end: &[], length: str::from_utf8(length).ok()?.parse().ok()? })
 }
 
 /// Opens and switches what a session had open and switched.
@@ -317,25 +276,5 @@ async fn restore(gateway: &Arc<Gateway>, session: &Arc<ClientSession>, record: &
             told.push(method);
             session.notify(None, method, |_| ());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn asides_are_read_as_they_are_written_and_no_json_is_one() {
-        for aside in [Aside::End, Aside::Reload] {
-            assert_eq!(Aside::read(aside.line().trim_ascii_end()), Some(aside));
-            assert!(Scanner::default().scan(aside.line()).is_err());
-        }
-        for other in [&b""[..], b"end", b"\x01", b"\x01ended", BYE, b"{}"] {
-            assert_eq!(Aside::read(other), None);
-        }
-        assert!(Scanner::default().scan(BYE).is_err());
-        let long = read_long(b"\x01long 12 {\"id\": 1").expect("a length and a beginning");
-        assert_eq!((long.length, long.start), (12, &b"{\"id\": 1"[..]));
-        assert!(read_long(b"\x01long").is_none() && read_long(b"\x01long x y").is_none());
     }
 }

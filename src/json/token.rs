@@ -35,7 +35,7 @@ const SHORT: usize = 128;
 /// The end of the plain part of a string that begins at `at`, which stops at a quote, a backslash or a
 /// control character.
 #[inline(always)]
-fn plain(text: &[u8], at: usize) -> usize {
+pub(super) fn plain(text: &[u8], at: usize) -> usize {
     // Most keys end within the first word.
     match text.get(at..).and_then(<[u8]>::first_chunk).map(|word| special(*word)) {
         Some(0) => beyond(text, at + 8),
@@ -56,7 +56,7 @@ fn beyond(text: &[u8], mut at: usize) -> usize {
         }
     }
     match text.last_chunk() {
-        // What was checked already is shifted out.
+        // The bytes that were checked already are shifted out.
         Some(chunk) if text.len() - at < chunk.len() => {
             let seen = 8 * (at + chunk.len() - text.len()) as u32;
             let found = specials(chunk).checked_shr(seen).unwrap_or(0);

@@ -111,6 +111,9 @@ impl KnownClient {
     }
 }
 
+/// The most bytes of a result that a client gets whose limit we know, however high that is.
+const LONGEST_RESULT: usize = 40_000;
+
 impl Behaviour {
     /// That of the client with this `clientInfo.name`; who is not known behaves as all others do.
     pub fn of(name: &str) -> &'static Behaviour {
@@ -123,6 +126,11 @@ impl Behaviour {
             Some(start) => name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start)),
             None => known.eq_ignore_ascii_case(name),
         })
+    }
+
+    /// How many bytes of a tool's result it is known to take; nothing where it has no limit, or nobody knows.
+    pub fn longest_result(&self, modern: bool) -> Option<usize> {
+        self.open_limit.bytes(modern).map(|bytes| bytes.min(LONGEST_RESULT))
     }
 
     /// Whether tools may appear in its list when a toolbox is opened, which is what `auto` asks.
@@ -200,6 +208,22 @@ mod tests {
         for (name, client) in CLIENTS.iter().flat_map(named) {
             let found = Behaviour::of(name.trim_end_matches('*'));
             assert!(std::ptr::eq(found, &client.behaviour), "{name} is {}", client.title);
+        }
+    }
+
+    #[test]
+    fn a_client_takes_what_its_row_says_and_at_most_40000() {
+        for (client, modern, expected) in [
+            ("claude-code", false, Some(40_000)),
+            ("claude-code", true, Some(40_000)),
+            ("codex-mcp-client", false, Some(9_000)),
+            ("@cline/core", true, Some(7_000)),
+            ("gemini-cli-mcp-client", false, Some(8_000)),
+            ("opencode", false, Some(40_000)),
+            ("Zed", false, None),
+            ("who knows", true, None),
+        ] {
+            assert_eq!(Behaviour::of(client).longest_result(modern), expected, "{client}");
         }
     }
 }

@@ -220,6 +220,29 @@ impl Guard {
     }
 }
 
+/// Access to lock files for fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    use std::ops::Range;
+
+    use super::{Form, Lock, LockedKind, Verdict, write};
+
+    /// Reads a lock file and writes it anew; the error says where its fault stands. Whatever was approved compares as equal
+    /// with itself.
+    pub fn read_lock(form: Form, text: &str) -> Result<String, Range<usize>> {
+        let lock = Lock::read(form, "lock", text).map_err(|fault| fault.span)?;
+        for (place, approved) in lock.servers() {
+            let guard = lock.guard(&place.group, &place.server, true);
+            for kind in LockedKind::ALL {
+                for (name, definition) in approved.of(kind) {
+                    assert_eq!(guard.compare(kind, name, &definition.text), Verdict::Equal);
+                }
+            }
+        }
+        Ok(write(form, lock.servers()))
+    }
+}
+
 impl Definition {
     fn value(&self) -> JsonValue<'_> {
         JsonValue::read(&self.text).expect("a definition that cannot be read is not approved")

@@ -229,6 +229,7 @@ mod tests {
         let is_sound = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         assert!(id.starts_with('r') && id.len() == 21 && id.bytes().all(is_sound), "{id}");
         assert_ne!(one.keep(whole(10)), id);
+        assert_eq!((one.most(), kept.whole_room), (64 << 20, 256 << 20));
         assert_eq!(same.get(&id).map(|whole| whole.text.len()), Some(10));
         assert!(other.get(&id).is_none() && one.get("r").is_none());
         drop((one, other));

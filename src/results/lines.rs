@@ -33,8 +33,18 @@ pub(super) fn start_of(text: &str, at: usize) -> usize {
 /// The first and the last line that a range touches.
 pub(super) fn touched(text: &str, range: &Range<usize>) -> (usize, usize) {
     let first = number(text, range.start);
+    (first, first + feeds_within(text, range))
+}
+
+/// The same for a range that ends with a text of so many lines, without counting those before it.
+pub(super) fn touched_by_end(text: &str, lines: usize, range: &Range<usize>) -> (usize, usize) {
+    (lines - feeds_within(text, range), lines)
+}
+
+/// How many line feeds a range has before its last byte.
+fn feeds_within(text: &str, range: &Range<usize>) -> usize {
     let last = range.end.max(range.start + 1) - 1;
-    (first, first + memchr_iter(b'\n', &text.as_bytes()[range.start..last]).count())
+    memchr_iter(b'\n', &text.as_bytes()[range.start..last]).count()
 }
 
 /// The bytes of a range, as people count them: both ends belong to it.
@@ -98,6 +108,12 @@ mod tests {
         assert_eq!(touched(text, &(0..4)), (1, 1));
         assert_eq!(touched(text, &(3..9)), (1, 3));
         assert_eq!(touched(text, &(4..13)), (2, 4));
+        for text in ["one\ntwo\n\nfour", "one\ntwo\n", "\n", "one"] {
+            for start in 0..text.len() {
+                let end = start..text.len();
+                assert_eq!(touched_by_end(text, count(text), &end), touched(text, &end), "{text:?} {start}");
+            }
+        }
     }
 
     #[test]

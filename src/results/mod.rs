@@ -23,6 +23,31 @@ pub use offload::Offloaded;
 /// The `_meta` key under which a result says that its whole is kept.
 const META: &str = "mcp-workbench/offloaded";
 
+/// Access to long results for fuzz targets.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    use super::read::ReadRequest;
+    use super::{Offloaded, Whole};
+    use crate::json::Raw;
+
+    /// Takes what is over some bytes out of a result; what is left is JSON.
+    pub fn take_out(result: &str) {
+        if let Ok(result) = Raw::read(result)
+            && let Some(offloaded) = Offloaded::of(result.root(), 100, usize::MAX)
+        {
+            offloaded.write("read_result", "r1");
+        }
+    }
+
+    /// Answers a request about a text. The answer fits, and a range of the text is a part of it.
+    pub fn answer(request: &ReadRequest, text: String) {
+        let whole = Whole::new(text, 4000);
+        let Ok(texts) = request.answer("read_result", &whole) else { return };
+        assert!(texts.iter().map(String::len).sum::<usize>() <= whole.limit);
+        assert!(!texts[0].starts_with("Bytes ") || whole.text.contains(&texts[1]));
+    }
+}
+
 /// A result that was taken out, as it is kept.
 #[derive(Debug)]
 pub struct Whole {
@@ -32,13 +57,19 @@ pub struct Whole {
     limit: usize,
     /// How many lines it has.
     lines: usize,
+    /// Whether it is known to be JSON, since it is structured content.
+    is_structured: bool,
 }
 
 impl Whole {
     /// A result with the limit that was in force when it was kept.
     pub fn new(text: String, limit: usize) -> Self {
         let lines = lines::count(&text);
-        Self { text, limit, lines }
+        Self { text, limit, lines, is_structured: false }
+    }
+
+    fn of_structured(text: String, limit: usize) -> Self {
+        Self { is_structured: true, ..Self::new(text, limit) }
     }
 
     /// The joined texts, or the structured content as the upstream spelled it.

@@ -19,15 +19,15 @@ pub(super) fn notice(tool: &str, id: &str, whole: &Whole) -> String {
         quote(id),
         beginning.end,
     );
-    for (name, range) in [("beginning", beginning), ("end", end)] {
-        let (first, last) = lines::touched(text, &range);
+    let numbers = [lines::touched(text, &beginning), lines::touched_by_end(text, *lines, &end)];
+    for ((name, range), (first, last)) in [("beginning", beginning), ("end", end)].into_iter().zip(numbers) {
         let bytes = lines::inclusive(&range);
         notice.push_str(&format!("--- {name}: bytes {bytes}, lines {first}-{last} ---\n{}", &text[range]));
         if !notice.ends_with('\n') {
             notice.push('\n');
         }
     }
-    match outline::outline(text, SHOWN) {
+    match outline::outline(whole, SHOWN) {
         Some(outline) => notice.push_str(&format!("--- outline ---\n{outline}")),
         None => notice.truncate(notice.len() - 1),
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{META, Whole, notice};
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, append_decoded, quote};
 
 /// A result of which something is to be kept.
 pub struct Offloaded {
@@ -33,23 +33,25 @@ impl Offloaded {
             return None;
         }
         let content = result.get("content").filter(|content| content.is_array());
-        let text = content.map_or(Some(String::new()), text_of)?;
+        let content = content.map_or_else(|| Some(Content::default()), Content::read)?;
         let structured = result.get("structuredContent").map_or("", Node::raw);
-        let is_text = text.len() >= structured.len();
-        let length = text.len().max(structured.len());
+        let is_text = content.text.len() >= structured.len();
+        let length = content.text.len().max(structured.len());
         if length <= limit || length > most {
             return None;
         }
-        let both = text.len().min(structured.len()) > limit;
-        let (blocks, before) =
-            content.map_or_else(Default::default, |content| staying(content, is_text, both));
+        let both = content.text.len().min(structured.len()) > limit;
+        let (blocks, before) = content.staying(is_text, both);
         let mut changes = vec![("content", Some("[]"))];
         if !is_text || both {
             changes.push(("structuredContent", None));
         }
         let left = result.with(&changes);
-        let whole = Arc::new(Whole::new(if is_text { text } else { structured.to_owned() }, limit));
-        Some(Self { whole, left, blocks, before })
+        let whole = match is_text {
+            true => Whole::new(content.text, limit),
+            false => Whole::of_structured(structured.to_owned(), limit),
+        };
+        Some(Self { whole: Arc::new(whole), left, blocks, before })
     }
 
     /// The result with a notice in the place of what is kept under this id, for a client that reads it with this tool.
@@ -67,18 +69,44 @@ impl Offloaded {
     }
 }
 
-/// The text blocks and embedded text resources of a content, joined by line feeds, in one copy; `None` if one of them has
-/// a lone surrogate.
-fn text_of(content: Node<'_>) -> Option<String> {
-    let (mut text, mut is_first, mut sound) = (String::new(), true, true);
-    Scanner::default().each_element(content, |block| {
-        let Some(own) = own_text(block) else { return };
-        if !std::mem::take(&mut is_first) {
-            text.push('\n');
+/// The content of a result, read in one pass.
+#[derive(Default)]
+struct Content<'a> {
+    /// The text blocks and embedded text resources, joined by line feeds.
+    text: String,
+    /// All blocks as they were, and whether each is among the text.
+    blocks: Vec<(&'a str, bool)>,
+}
+
+impl<'a> Content<'a> {
+    /// Reads it; `None` if a text in it has a lone surrogate.
+    fn read(content: Node<'a>) -> Option<Self> {
+        let (mut read, mut is_first, mut sound) = (Self::default(), true, true);
+        let all = content.raw();
+        Scanner::default().each_element(content, |block| {
+            let own = own_text(block);
+            let start = block.raw().as_ptr().addr() - all.as_ptr().addr();
+            read.blocks.push((&all[start..start + block.raw().len()], own.is_some()));
+            let Some(own) = own else { return };
+            if !std::mem::take(&mut is_first) {
+                read.text.push('\n');
+            }
+            sound &= append_decoded(own.raw(), &mut read.text);
+        });
+        sound.then_some(read)
+    }
+
+    /// The blocks that stay, and how many of them stand before the notice.
+    fn staying(&self, is_text: bool, both: bool) -> (Vec<String>, usize) {
+        let (mut blocks, mut before) = (Vec::new(), None);
+        for (raw, has_text) in &self.blocks {
+            match *has_text && (is_text || both) {
+                true => before = before.or(Some(blocks.len()).filter(|_| is_text)),
+                false => blocks.push((*raw).to_owned()),
+            }
         }
-        sound &= own.append_to(&mut text);
-    });
-    sound.then_some(text)
+        (blocks, before.unwrap_or(0))
+    }
 }
 
 /// The text of a block, or of the resource that it embeds.
@@ -89,16 +117,6 @@ fn own_text(block: Node<'_>) -> Option<Node<'_>> {
         _ => None,
     };
     text.filter(|text| text.is_string())
-}
-
-/// The blocks that stay, and how many of them stand before the notice.
-fn staying(content: Node<'_>, is_text: bool, both: bool) -> (Vec<String>, usize) {
-    let (mut blocks, mut before) = (Vec::new(), None);
-    Scanner::default().each_element(content, |block| match own_text(block).is_some() && (is_text || both) {
-        true => before = before.or(Some(blocks.len()).filter(|_| is_text)),
-        false => blocks.push(block.raw().to_owned()),
-    });
-    (blocks, before.unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -180,6 +198,10 @@ mod tests {
             (left["content"].as_array().map(Vec::len), &left["content"][1]["type"]),
             (Some(2), &json!("image"))
         );
+        // The text has just the limit's bytes, and stays.
+        let (_, left) = read(&json!({"content": text(&same[..LIMIT]), "structuredContent": structured}))
+            .expect("it is too long");
+        assert_eq!(left["content"][2]["text"], same[..LIMIT]);
         // No content at all.
         let (_, left) = read(&json!({"structuredContent": structured})).expect("it is too long");
         assert_eq!(left["content"].as_array().map(Vec::len), Some(1));
@@ -207,6 +229,7 @@ mod tests {
         let over = "ä".repeat(LIMIT / 2) + "a";
         for result in [
             json!({"content": [{"type": "text", "text": over}]}),
+            json!({"content": [{"type": "text", "text": "a".repeat(MOST)}]}),
             json!({"content": content, "isError": false, "resultType": "complete"}),
         ] {
             assert!(read(&result).is_some(), "{}", &result.to_string()[..80]);

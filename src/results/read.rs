@@ -162,7 +162,7 @@ impl Portion {
 
 /// As much of a range as fits.
 fn read_part(whole: &Whole, range: Range<usize>, next: &Next<'_>) -> Vec<String> {
-    let Whole { text, limit, lines: line_count } = whole;
+    let Whole { text, limit, lines: line_count, .. } = whole;
     let from = |at: usize| format!(",\"bytes\":\"{at}-\"");
     let head = |piece: &Range<usize>| {
         let (first, last) = lines::touched(text, piece);
@@ -176,7 +176,7 @@ fn read_part(whole: &Whole, range: Range<usize>, next: &Next<'_>) -> Vec<String>
             text.len()
         )
     };
-    // No piece of it has a longer head than its last characters, but for the words at the end.
+    // The head of the last character is the longest that a piece can have, but for the words at its end.
     let longest = head(&(lines::floor(text, text.len() - 1)..text.len())).len();
     let room = limit.saturating_sub(longest + "Next: ".len() + next.call(&from(text.len())).len());
     let piece = lines::first(text, range.start, range.end, room);

@@ -92,7 +92,7 @@ impl Outbox {
             }
             message.buffer.push(b'\n');
             message.whole = true;
-            // Whoever put the first message into the buffer has woken the writer.
+            // The first message in the buffer has woken the writer already.
             if message.start > 0 {
                 return true;
             }

@@ -43,7 +43,7 @@ impl Run {
             }
             up().await.map_err(|error| lost(&label, &label, &error))?;
         }
-        // What the server offers now counts, whatever was remembered.
+        // The server counts as it is now, whatever was remembered of it.
         let items = upstream.items();
         let item = items.of(Kind::Tool).iter().find(|item| *item.key == *tool);
         let Some(item) = item else {

@@ -8,7 +8,7 @@ use super::{
     new_key, tool_result,
 };
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, NamespacedServer, Start, ToolFilter, Transport};
+use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
 use crate::core::reload::same_servers;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
@@ -35,7 +35,6 @@ impl Face for Toolman {
 
     fn servers(&self) -> Vec<Declared<'_>> {
         let servers = self.config.servers.iter().zip(&self.keys).enumerate();
-        let running = |server: &NamespacedServer| server.running.or(self.config.common.running);
         let declared = servers.map(|(index, (server, key))| Declared {
             group: &server.namespace,
             key,
@@ -53,10 +52,10 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation != Some(Isolation::Session),
                 isolation: server.isolation,
-                start: running(server).start.unwrap_or(Start::Open),
-                idle_timeout: running(server).longest_idle(),
+                start: server.running.start.unwrap_or(Start::Open),
+                idle_timeout: server.running.longest_idle(),
                 always_listed: false,
-                offload_over: server.offload_over.unwrap_or(self.config.common.offload_over),
+                offload_over: server.offload_over,
             },
         });
         declared.collect()

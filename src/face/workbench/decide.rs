@@ -436,10 +436,9 @@ pub(in crate::face) fn declared<'a>(
     common: &'a Common,
     flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    let (by_default, offload_over) = (common.running, common.offload_over);
     let start = if flat { Start::Call } else { Start::Open };
     toolbox.servers.iter().map(move |server| {
-        let (name, running) = (server.name.as_str(), server.running.or(by_default));
+        let (name, running) = (server.name.as_str(), server.running);
         Declared {
             group: toolbox.name.as_str(),
             key: name,
@@ -456,7 +455,7 @@ pub(in crate::face) fn declared<'a>(
                 start: running.start.unwrap_or(start),
                 idle_timeout: running.longest_idle(),
                 always_listed: flat,
-                offload_over: server.offload_over.unwrap_or(offload_over),
+                offload_over: server.offload_over,
             },
         }
     })

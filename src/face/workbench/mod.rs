@@ -163,14 +163,14 @@ impl Workbench {
     /// How long results of each server may be before we keep them.
     fn offloading(&self) -> impl Iterator<Item = ByteLimit> + Clone {
         let servers = self.config.toolboxes.iter().flat_map(|toolbox| &toolbox.servers);
-        servers.map(|server| server.offload_over.unwrap_or(self.config.common.offload_over))
+        servers.map(|server| server.offload_over)
     }
 
     /// How long results of the server at this place may be before we keep them.
     fn offload_over(&self, [toolbox, server]: [&str; 2]) -> ByteLimit {
         let mut servers = self.toolbox(toolbox).into_iter().flat_map(|toolbox| &toolbox.servers);
-        let own = servers.find(|other| other.name.as_str() == server).and_then(|server| server.offload_over);
-        own.unwrap_or(self.config.common.offload_over)
+        let found = servers.find(|other| other.name.as_str() == server);
+        found.map_or(self.config.common.offload_over, |server| server.offload_over)
     }
 
     /// How much of an answer with definitions this viewer takes.
@@ -277,10 +277,6 @@ impl Exposure for Workbench {
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let viewer = Viewer::new(client, modern);
         self.meta_tools(&viewer) + &reading::adds(self.offloading(), &viewer)
-    }
-
-    fn takes(&self, client: &str) -> Option<usize> {
-        reading::takes(client, false)
     }
 }
 

@@ -136,7 +136,7 @@ impl Console {
         let house = move || vec![House::of(&gateway, refused.lock().clone())];
         let console = Self::new(door, face, false, Box::new(house));
         if !engine.settings().journal.on {
-            // What is tried from the console would be told by nobody else.
+            // Without a journal nobody else would tell of the calls that a person tries from the console.
             tokio::spawn(listen(console.record.clone(), Arc::downgrade(&engine), engine.events.subscribe()));
         }
         tokio::spawn(read_journal(Arc::downgrade(&console), journal));

@@ -86,7 +86,7 @@ pub(super) fn servers(
         left.sort_by_key(|upstream| Arc::as_ptr(upstream).addr());
         let mut push = |mut instances: Vec<Arc<Upstream>>| {
             if instances.len() > 1 {
-                // One that only the console knows says nothing beside those of clients.
+                // An instance that only the console knows says nothing beside the instances of clients.
                 let is_used = |one: &Arc<Upstream>| !house.engine.audience.lookers(one).is_empty();
                 if instances.iter().any(is_used) {
                     instances.retain(is_used);
