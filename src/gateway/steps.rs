@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::shared::ViewChange;
+use super::shared::{self, ViewChange};
 use super::{Gateway, results, startup};
 use crate::catalog::Kind;
 use crate::core::observed;
@@ -143,7 +143,7 @@ impl Gateway {
         group: &str,
         then: &Then,
     ) -> Option<Failures> {
-        let shared = self.shared_view(workspace);
+        let shared = shared::view_of(self, workspace);
         // A face that opens a group by itself does so everywhere.
         let Some(shared) = shared.filter(|_| self.faces.of(workspace).opens_first().is_none()) else {
             return self.open_group(workspace, group, then).await;
@@ -208,7 +208,7 @@ impl Gateway {
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
         });
         let servers = self.engine.close(workspace, group);
-        if let Some(shared) = self.shared_view(workspace) {
+        if let Some(shared) = shared::view_of(self, workspace) {
             let (gateway, change) = (self.clone(), ViewChange::Close(group.to_owned()));
             tokio::spawn(async move { shared.announce_and_look(&gateway, change).await });
         }
@@ -225,7 +225,7 @@ impl Gateway {
         });
         reply.session().record();
         workspace.tell();
-        let shared = self.shared_view(&workspace).map(|shared| (self.clone(), shared, change.clone()));
+        let shared = shared::view_of(self, &workspace).map(|shared| (self.clone(), shared, change.clone()));
         let answer = async move {
             if let Some((gateway, shared, change)) = shared {
                 shared.announce(&gateway, ViewChange::Switch(change)).await.holds_everywhere().await;

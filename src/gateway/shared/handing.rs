@@ -50,7 +50,7 @@ impl Homes {
 }
 
 /// Where a request is to be served.
-enum Place {
+enum Destination {
     Here,
     /// Here, after the caller's view stands as it does elsewhere.
     HereAfterwards,
@@ -84,7 +84,7 @@ pub(in crate::gateway) fn modern(
     };
     let key = Gateway::caller_key(&caller);
     let place = place_of(gateway, shared, &caller, &key, request);
-    if let Place::Here = place {
+    if let Destination::Here = place {
         return gateway.modern_here(caller, message, mirrored, stream);
     }
     let headers = mirrored
@@ -99,7 +99,7 @@ pub(in crate::gateway) fn modern(
             request.params.map_or("{}", Node::raw)
         ),
         headers: headers.collect(),
-        with_own_servers: matches!(place, Place::WithOwnServers),
+        with_own_servers: matches!(place, Destination::WithOwnServers),
     };
     let (gateway, shared) = (gateway.clone(), shared.clone());
     let task = tokio::spawn(async move { route(&gateway, &shared, caller, traveller, place, &stream).await });
@@ -121,10 +121,10 @@ fn place_of(
     caller: &Caller,
     key: &CallerKey,
     request: &Request<'_>,
-) -> Place {
+) -> Destination {
     if shared.has_own_servers(gateway, caller, key) {
         let is_home = shared.homes.has(&key.0) && shared.replicas.is_settled() && shared.is_current(key);
-        return if is_home { Place::Here } else { Place::WithOwnServers };
+        return if is_home { Destination::Here } else { Destination::WithOwnServers };
     }
     let text = |name| request.params.and_then(|params| params.get(name)).and_then(Node::as_str);
     let home = match &*request.method {
@@ -134,9 +134,9 @@ fn place_of(
         _ => text("requestState").and_then(|state| gateway.engine.bridge.parked_at(&state)),
     };
     match home {
-        Some(home) if *home != *shared.replicas.id => Place::At(home),
-        _ if shared.is_current(key) => Place::Here,
-        _ => Place::HereAfterwards,
+        Some(home) if *home != *shared.replicas.id => Destination::At(home),
+        _ if shared.is_current(key) => Destination::Here,
+        _ => Destination::HereAfterwards,
     }
 }
 
@@ -145,22 +145,22 @@ async fn route(
     shared: &Shared,
     caller: Caller,
     traveller: Traveller,
-    place: Place,
+    place: Destination,
     stream: &Arc<dyn Sink>,
 ) {
     let body = serde_json::to_vec(&traveller).expect("plain data");
     for _ in 0..MOST_TRIES {
         let home = match &place {
-            Place::Here | Place::HereAfterwards => Ok(None),
-            Place::At(home) => match shared.replicas.is_there(home).await {
+            Destination::Here | Destination::HereAfterwards => Ok(None),
+            Destination::At(home) => match shared.replicas.is_there(home).await {
                 Ok(there) => Ok(there.then(|| home.clone())),
                 Err(away) => Err(away),
             },
-            Place::WithOwnServers => shared.home_of_own_servers(&traveller.key.0).await,
+            Destination::WithOwnServers => shared.home_of_own_servers(&traveller.key.0).await,
         };
         let Ok(home) = home else { break };
         let Some(home) = home else {
-            if let Place::At(_) = place {
+            if let Destination::At(_) = place {
                 shared.adopt_task(gateway, &caller, &traveller).await;
             }
             let Some(_guard) = serve_here(gateway, shared, caller, &traveller, stream.clone()).await else {

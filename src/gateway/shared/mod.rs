@@ -134,28 +134,28 @@ impl Gateway {
             let gateway = gateway.clone();
             Box::pin(async move {
                 let Some(gateway) = gateway.upgrade() else { return Ok(()) };
-                gateway.look_again().await
+                look_again(&gateway).await
             })
         }));
     }
+}
 
-    /// Others may have taken our place, or the store has forgotten everything: looks at what stands there now.
-    async fn look_again(self: &Arc<Self>) -> Result<(), Away> {
-        let Some(shared) = self.shared.get() else { return Ok(()) };
-        // The key may be another one; that of the file stays.
-        if self.engine.settings().serving.state_keys.is_empty() {
-            self.engine.bridge.join(&shared.replicas.id, &shared.replicas.keys());
-        }
-        handing::give_up_lost_homes(self, shared).await?;
-        for view in shared.views.all() {
-            let gateway = self.clone();
-            tokio::spawn(async move { views::sync(&gateway, &view).await });
-        }
-        Ok(())
+/// Others may have taken our place, or the store has forgotten everything: looks at what stands there now.
+async fn look_again(gateway: &Arc<Gateway>) -> Result<(), Away> {
+    let Some(shared) = gateway.shared.get() else { return Ok(()) };
+    // The key may be another one; that of the file stays.
+    if gateway.engine.settings().serving.state_keys.is_empty() {
+        gateway.engine.bridge.join(&shared.replicas.id, &shared.replicas.keys());
     }
+    handing::give_up_lost_homes(gateway, shared).await?;
+    for view in shared.views.all() {
+        let gateway = gateway.clone();
+        tokio::spawn(async move { views::sync(&gateway, &view).await });
+    }
+    Ok(())
+}
 
-    /// The view that a workspace shares with other replicas, if it shares one.
-    pub(super) fn shared_view(&self, workspace: &Arc<Workspace>) -> Option<Arc<SharedView>> {
-        self.shared.get()?.views.of(workspace)
-    }
+/// The view that a workspace shares with other replicas, if it shares one.
+pub(super) fn view_of(gateway: &Gateway, workspace: &Arc<Workspace>) -> Option<Arc<SharedView>> {
+    gateway.shared.get()?.views.of(workspace)
 }
