@@ -205,5 +205,11 @@ mod tests {
         let largest = one.keep(whole(100));
         assert_eq!([there(&one, &third), there(&other, &large), there(&one, &largest)], [false, false, true]);
         assert_eq!(kept.results.lock().used, 100);
+        // And no more of them.
+        let kept = Arc::new(Kept::with_room(100, 150));
+        let one = kept.room(1);
+        let (first, second) = (one.keep(whole(40)), one.keep(whole(40)));
+        one.keep(whole(60));
+        assert!(one.get(&first).is_none() && one.get(&second).is_some());
     }
 }
