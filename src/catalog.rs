@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use self::mend::{MENDED, Verdict, mend};
+use self::mend::{Conformance, MENDED, mend};
 pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
@@ -140,9 +140,9 @@ impl Item {
         definition: Node<'_>,
     ) -> Option<(Self, bool)> {
         match mend(kind, era, definition) {
-            Verdict::Fits => Some((Self::new(kind, page, text, definition), false)),
-            Verdict::Withheld => None,
-            Verdict::Mended(mended, _) => Some((Self::changed(kind, &mended, definition.raw()), true)),
+            Conformance::Fits => Some((Self::new(kind, page, text, definition), false)),
+            Conformance::Withheld => None,
+            Conformance::Mended(mended, _) => Some((Self::changed(kind, &mended, definition.raw()), true)),
         }
     }
 

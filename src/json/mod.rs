@@ -199,20 +199,6 @@ impl<'a> Node<'a> {
         if self.plain { Some(Cow::Borrowed(&raw[1..raw.len() - 1])) } else { decode(raw) }
     }
 
-    /// Appends the decoded text of a string, in one copy. `false`: this is no string, or no Unicode text (lone
-    /// surrogates); then a part of it may have been appended.
-    pub fn append_to(self, out: &mut String) -> bool {
-        let Some(inner) = self.raw().strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) else {
-            return false;
-        };
-        out.reserve(inner.len());
-        if self.plain {
-            out.push_str(inner);
-            return true;
-        }
-        unescape(inner, out)
-    }
-
     /// Writes the object with some members set, replaced or removed and all others unchanged.
     ///
     /// New members come last. A node that is not an object counts as an empty one. Line breaks between tokens
@@ -378,30 +364,38 @@ fn unbreak(bytes: &mut [u8]) {
     }
 }
 
-/// Appends what stands between the quotes of a valid string literal; `false` at a lone surrogate.
-fn unescape(mut inner: &str, out: &mut String) -> bool {
-    while let Some(at) = memchr::memchr(b'\\', inner.as_bytes()) {
-        out.push_str(&inner[..at]);
-        let (escape, rest) = inner[at + 1..].split_at(1);
-        inner = rest;
-        out.push(match escape {
-            "b" => '\u{8}',
-            "f" => '\u{c}',
-            "n" => '\n',
-            "r" => '\r',
-            "t" => '\t',
-            "u" => match unicode(inner) {
+/// The end of the string that begins at `at` in valid JSON.
+pub fn string_end(text: &[u8], at: usize) -> usize {
+    token::string(text, at).expect("valid JSON has valid strings").0
+}
+
+/// Appends the decoded text of a valid string literal, in one copy. `false`: it is no Unicode text (lone
+/// surrogates); then a part of it may have been appended.
+pub fn append_decoded(literal: &str, out: &mut String) -> bool {
+    let inner = &literal[1..literal.len() - 1];
+    out.reserve(inner.len());
+    let mut copied = 0;
+    loop {
+        let escape = token::plain(inner.as_bytes(), copied);
+        out.push_str(&inner[copied..escape]);
+        let Some(kind) = inner.as_bytes().get(escape + 1) else { return true };
+        copied = escape + 2;
+        out.push(match kind {
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => match unicode(&inner[copied..]) {
                 Some((character, rest)) => {
-                    inner = rest;
+                    copied = inner.len() - rest.len();
                     character
                 }
                 None => return false,
             },
-            itself => itself.chars().next().expect("it was split off"),
+            itself => char::from(*itself),
         });
     }
-    out.push_str(inner);
-    true
 }
 
 /// The character that four hexadecimal digits stand for, or eight with `\u` between them, and what follows.

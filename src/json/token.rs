@@ -35,7 +35,7 @@ const SHORT: usize = 128;
 /// The end of the plain part of a string that begins at `at`, which stops at a quote, a backslash or a
 /// control character.
 #[inline(always)]
-fn plain(text: &[u8], at: usize) -> usize {
+pub(super) fn plain(text: &[u8], at: usize) -> usize {
     // Most keys end within the first word.
     match text.get(at..).and_then(<[u8]>::first_chunk).map(|word| special(*word)) {
         Some(0) => beyond(text, at + 8),

@@ -176,6 +176,7 @@ mod tests {
         let is_sound = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         assert!(id.starts_with('r') && id.len() == 21 && id.bytes().all(is_sound), "{id}");
         assert_ne!(one.keep(whole(10)), id);
+        assert_eq!((one.most(), kept.whole_room), (64 << 20, 256 << 20));
         assert_eq!(same.get(&id).map(|whole| whole.text.len()), Some(10));
         assert!(other.get(&id).is_none() && one.get("r").is_none());
         drop((one, other));
@@ -204,5 +205,11 @@ mod tests {
         let largest = one.keep(whole(100));
         assert_eq!([there(&one, &third), there(&other, &large), there(&one, &largest)], [false, false, true]);
         assert_eq!(kept.results.lock().used, 100);
+        // And no more of them.
+        let kept = Arc::new(Kept::with_room(100, 150));
+        let one = kept.room(1);
+        let (first, second) = (one.keep(whole(40)), one.keep(whole(40)));
+        one.keep(whole(60));
+        assert!(one.get(&first).is_none() && one.get(&second).is_some());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arguments::{Arguments, Blocks, invalid};
-use super::brief::{DefinitionsAnswer, Entry as Brief, brief_resource};
+use super::brief::{DefinitionsAnswer, ToolEntry, brief_resource};
 use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
@@ -210,7 +210,7 @@ impl Toolman {
     /// The result of `toolman_find`: what matches, best first. If nothing matches, the result says which
     /// servers there are, and which comes near.
     fn found_things(&self, view: &View, viewer: &Viewer<'_>, search: &SearchResult<'_>) -> String {
-        let mut tools: Vec<Brief<'_>> = Vec::new();
+        let mut tools: Vec<ToolEntry<'_>> = Vec::new();
         let mut resources: [Vec<String>; 2] = Default::default();
         let mut inactive: [Vec<&str>; 2] = Default::default();
         for thing in &search.things {
@@ -223,7 +223,7 @@ impl Toolman {
             match thing.kind {
                 Kind::Tool => {
                     let names = vec![("name", quote(&item.name))];
-                    tools.push(Brief { names, also: Vec::new(), definition });
+                    tools.push(ToolEntry { names, also: Vec::new(), definition });
                 }
                 kind => {
                     resources[usize::from(kind == Kind::Template)].push(brief_resource(kind, &definition))

@@ -138,6 +138,8 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// The settings of a server.
+///
+/// It has many fields because each is a limit or a door of its own, which tests and the command line set one by one.
 #[derive(Clone)]
 pub struct Settings {
     /// What else is served.
