@@ -47,9 +47,9 @@ const MEANING: f32 = 1.8;
 const FLOOR: f32 = 0.52;
 const FEW: f32 = 36.0;
 const FLOOR_OF_TOOLS: f32 = 0.14;
-/// A query of n words, grammar included, needs no more than this share divided by n, because longer queries mention
-/// much that no tool covers.
-const FLOOR_OF_WORDS: f32 = 2.8;
+/// A query of n words, grammar included, needs no more than this divided by the square of n, because longer queries
+/// mention much that no tool covers.
+const FLOOR_OF_WORDS: f32 = 18.0;
 /// By how much more a short query must be covered whose verb no tool has, nor a like one (`encrypt a file`). The rest is
 /// easily covered.
 const UNHEARD: f32 = 1.4;
@@ -487,7 +487,7 @@ impl QueryTerm {
 /// The share of a query of so many words that one of so many tools must cover.
 fn floor(tools: u32, words: usize) -> f32 {
     let among = FLOOR + FLOOR_OF_TOOLS * (tools as f32 / FEW).max(1.0).log10();
-    among.min(FLOOR_OF_WORDS / words.max(1) as f32)
+    among.min(FLOOR_OF_WORDS / (words.max(1) as f32).powi(2))
 }
 
 /// The score below which the other evidence hardly ever lifts a tool into the first `depth`.
