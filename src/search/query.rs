@@ -36,7 +36,7 @@ const LIKENESS: f32 = 0.6;
 /// The least similarity at which the typing slips are counted.
 const CANDIDATE: f32 = 0.3;
 /// A word of more bytes than this is a key or a sequence, and is never taken for a mistyped one.
-const LONGEST: usize = 64;
+pub(super) const LONGEST: usize = 64;
 /// The largest number of clauses that are told apart.
 const CLAUSES: usize = 64;
 

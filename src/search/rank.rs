@@ -11,7 +11,7 @@ use super::document::DESTROYS;
 use super::index::{Index, Tool};
 use super::meaning::{self, Deed};
 use super::names::{NAME_WORDS, NameCover, Named};
-use super::query::{Query, QueryTerm};
+use super::query::{LONGEST, Query, QueryTerm};
 use super::score::{Evidence, Share, rarity};
 use super::tokens::words;
 
@@ -47,11 +47,11 @@ const MEANING: f32 = 1.8;
 const FLOOR: f32 = 0.52;
 const FEW: f32 = 36.0;
 const FLOOR_OF_TOOLS: f32 = 0.14;
-/// A query of n words, grammar included, needs no more than this share divided by n, because longer queries mention
-/// much that no tool covers.
-const FLOOR_OF_WORDS: f32 = 2.8;
-/// By how much more a short query must be covered that begins with a word that no tool has, nor a like one. That word
-/// says what to do (`encrypt a file`) or where, and the rest is easily covered.
+/// A query of n words, grammar included, needs no more than this divided by the square of n, because longer queries
+/// mention much that no tool covers.
+const FLOOR_OF_WORDS: f32 = 18.0;
+/// By how much more a short query must be covered whose verb no tool has, nor a like one (`encrypt a file`). The rest is
+/// easily covered.
 const UNHEARD: f32 = 1.4;
 /// The share that a tool's text adds by meaning what the query means.
 const COVERED_BY_MEANING: f32 = 0.5;
@@ -325,10 +325,15 @@ impl Ranking<'_> {
         if self.begins_unheard() { UNHEARD * floor } else { floor }
     }
 
-    /// Whether a short query begins with a word that nothing here stands for.
+    /// Whether a short query begins with a verb that nothing here stands for. Grammar follows a verb, but hardly a thing.
     fn begins_unheard(&self) -> bool {
-        let first = self.query.sequence.first().map(|first| &self.query.terms[*first]);
-        self.query.is_short && first.is_some_and(|term| term.content && term.variants.is_empty())
+        let words: Vec<&QueryTerm> =
+            self.query.sequence.iter().take(2).map(|at| &self.query.terms[*at]).collect();
+        let [verb, next] = words.as_slice() else { return false };
+        self.query.is_short
+            && verb.content
+            && verb.variants.is_empty()
+            && meaning::is_stop(&next.word.to_lowercase())
     }
 
     /// Repeatedly takes the tool that adds most to what the tools taken so far cover.
@@ -455,9 +460,9 @@ struct Covering {
 
 impl QueryTerm {
     /// How much the term asks for: more for a rarer term, most for one that no tool has, little for a verb,
-    /// nothing for grammar and talk.
+    /// nothing for grammar, talk, keys and sequences.
     fn asked(&self, index: &Index) -> f32 {
-        if !self.content {
+        if !self.content || self.word.len() > LONGEST {
             return 0.0;
         }
         let own = self.variants.first().filter(|_| self.known);
@@ -482,7 +487,7 @@ impl QueryTerm {
 /// The share of a query of so many words that one of so many tools must cover.
 fn floor(tools: u32, words: usize) -> f32 {
     let among = FLOOR + FLOOR_OF_TOOLS * (tools as f32 / FEW).max(1.0).log10();
-    among.min(FLOOR_OF_WORDS / words.max(1) as f32)
+    among.min(FLOOR_OF_WORDS / (words.max(1) as f32).powi(2))
 }
 
 /// The score below which the other evidence hardly ever lifts a tool into the first `depth`.
