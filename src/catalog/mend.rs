@@ -21,7 +21,7 @@ pub const MENDED: &str = "mcp-workbench/mended";
 
 /// The outcome for a definition.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Conformance {
     /// The definition conforms.
     Fits,
     /// The definition is shown in this form; these members were mended.
@@ -32,7 +32,7 @@ pub enum Verdict {
 
 /// Decides how to show a definition from a server of this era. The modern schema is laxer about tool outputs;
 /// `core` hides those from legacy clients.
-pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
+pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Conformance {
     let (needed, members) = match kind {
         Kind::Tool if era == Era::Modern => (&["name"][..], MODERN_TOOL),
         Kind::Tool => (&["name"][..], TOOL),
@@ -50,7 +50,7 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
     if key.is_none_or(|key| key.is_empty())
         || !needed.iter().all(|name| node.get(name).is_some_and(Node::is_string))
     {
-        return Verdict::Withheld;
+        return Conformance::Withheld;
     }
     let mut mended: Vec<String> = node
         .members()
@@ -64,7 +64,7 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
         changes.push(("inputSchema", Some(ANY_OBJECT.to_owned())));
     }
     if mended.is_empty() {
-        return Verdict::Fits;
+        return Conformance::Fits;
     }
     let list: Vec<_> = mended.iter().map(|member| quote(member)).collect();
     let list = format!("[{}]", list.join(","));
@@ -74,7 +74,7 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Verdict {
     };
     changes.retain(|(name, _)| *name != "_meta");
     changes.push(("_meta", Some(meta)));
-    Verdict::Mended(written(node, &changes), mended)
+    Conformance::Mended(written(node, &changes), mended)
 }
 
 /// What MCP's schema requires of a member.
@@ -94,7 +94,7 @@ enum Shape {
     /// An object with any members.
     Free,
     /// An object with these members; `needs_first` makes the first one required.
-    Record { needs_first: bool, members: Members },
+    Record { needs_first: bool, members: MemberShapes },
     /// A list of such values. Invalid ones are left out.
     List(&'static Shape),
     /// A tool's input schema.
@@ -107,7 +107,7 @@ enum Shape {
 
 use Shape::{AnyOutput, Flag, Free, Input, List, Moment, Output, Record, Share, Text, Whole, Word};
 
-type Members = &'static [(&'static str, Shape)];
+type MemberShapes = &'static [(&'static str, Shape)];
 
 const fn tool(output: Shape) -> [(&'static str, Shape); 8] {
     [
@@ -121,9 +121,9 @@ const fn tool(output: Shape) -> [(&'static str, Shape); 8] {
         ("_meta", Free),
     ]
 }
-const TOOL: Members = &tool(Output);
-const MODERN_TOOL: Members = &tool(AnyOutput);
-const RESOURCE: Members = &[
+const TOOL: MemberShapes = &tool(Output);
+const MODERN_TOOL: MemberShapes = &tool(AnyOutput);
+const RESOURCE: MemberShapes = &[
     ("title", Text),
     ("description", Text),
     ("mimeType", Text),
@@ -132,7 +132,7 @@ const RESOURCE: Members = &[
     ("icons", List(ICON)),
     ("_meta", Free),
 ];
-const TEMPLATE: Members = &[
+const TEMPLATE: MemberShapes = &[
     ("title", Text),
     ("description", Text),
     ("mimeType", Text),
@@ -140,22 +140,22 @@ const TEMPLATE: Members = &[
     ("icons", List(ICON)),
     ("_meta", Free),
 ];
-const PROMPT: Members = &[
+const PROMPT: MemberShapes = &[
     ("title", Text),
     ("description", Text),
     ("arguments", List(ARGUMENT)),
     ("icons", List(ICON)),
     ("_meta", Free),
 ];
-const HINTS: Members = &[
+const HINTS: MemberShapes = &[
     ("title", Text),
     ("readOnlyHint", Flag),
     ("destructiveHint", Flag),
     ("idempotentHint", Flag),
     ("openWorldHint", Flag),
 ];
-const EXECUTION: Members = &[("taskSupport", Word(&["forbidden", "optional", "required"]))];
-const ANNOTATIONS: Members =
+const EXECUTION: MemberShapes = &[("taskSupport", Word(&["forbidden", "optional", "required"]))];
+const ANNOTATIONS: MemberShapes =
     &[("audience", List(&Word(&["user", "assistant"]))), ("priority", Share), ("lastModified", Moment)];
 const ICON: &Shape = &Record {
     needs_first: true,
@@ -213,7 +213,7 @@ impl fmt::Display for MemberPath<'_> {
 /// The changes that the members of an object need. Records the names of those members.
 fn odd_members(
     node: Node<'_>,
-    members: Members,
+    members: MemberShapes,
     above: Option<&MemberPath<'_>>,
     mended: &mut Vec<String>,
 ) -> Changes {
@@ -446,7 +446,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    fn mended(kind: Kind, text: &str) -> Verdict {
+    fn mended(kind: Kind, text: &str) -> Conformance {
         mend(kind, Era::Legacy, Scanner::default().scan_str(text).expect("JSON").root())
     }
 
@@ -466,7 +466,7 @@ mod tests {
             let text = tool(schema);
             let verdict =
                 mend(Kind::Tool, Era::Modern, Scanner::default().scan_str(&text).expect("JSON").root());
-            assert_eq!(verdict == Verdict::Fits, fits, "{schema}: {verdict:?}");
+            assert_eq!(verdict == Conformance::Fits, fits, "{schema}: {verdict:?}");
         }
     }
 
@@ -493,10 +493,10 @@ mod tests {
         for odd in table {
             let text = odd.item.get();
             let (shown, members) = match mended(kind(&odd.kind), text) {
-                Verdict::Fits => panic!("{text} was taken as it is"),
-                Verdict::Withheld => (Value::Null, Vec::new()),
-                Verdict::Mended(shown, members) => {
-                    assert_eq!(mended(kind(&odd.kind), &shown), Verdict::Fits, "{shown}");
+                Conformance::Fits => panic!("{text} was taken as it is"),
+                Conformance::Withheld => (Value::Null, Vec::new()),
+                Conformance::Mended(shown, members) => {
+                    assert_eq!(mended(kind(&odd.kind), &shown), Conformance::Fits, "{shown}");
                     (serde_json::from_str(&shown).expect("JSON"), members)
                 }
             };
@@ -527,7 +527,7 @@ mod tests {
             (Kind::Template, r#"{"uriTemplate":"a://{b}","name":"n","mimeType":"text/plain"}"#),
             (Kind::Prompt, r#"{"name":"p","arguments":[{"name":"a","required":false}]}"#),
         ] {
-            assert_eq!(mended(kind, text), Verdict::Fits, "{text}");
+            assert_eq!(mended(kind, text), Conformance::Fits, "{text}");
         }
     }
 
@@ -595,11 +595,11 @@ mod tests {
                 }
             }
             match mended(kind, &item.to_string()) {
-                Verdict::Withheld => prop_assert!(!item.is_object()),
-                Verdict::Fits => {}
-                Verdict::Mended(text, members) => {
+                Conformance::Withheld => prop_assert!(!item.is_object()),
+                Conformance::Fits => {}
+                Conformance::Mended(text, members) => {
                     prop_assert!(!members.is_empty());
-                    prop_assert_eq!(mended(kind, &text), Verdict::Fits, "{}", text);
+                    prop_assert_eq!(mended(kind, &text), Conformance::Fits, "{}", text);
                     let shown: Value = serde_json::from_str(&text).expect("JSON");
                     prop_assert_eq!(shown.get("other"), item.get("other"));
                     prop_assert_eq!(shown["name"].as_str(), Some("n"));

@@ -197,7 +197,7 @@ impl ClientSession {
 
     /// Waits until the client has taken most of what it was sent.
     pub async fn room(&self) {
-        if let Route::Pipe(out) = &self.main {
+        if let Some(out) = self.main.outbox() {
             out.room().await;
         }
     }
@@ -214,7 +214,7 @@ impl ClientSession {
 
     /// Whether this is the one client on stdin and it has not introduced itself yet.
     pub fn is_new(&self) -> bool {
-        matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
+        self.main.outbox().is_some() && self.declared().is_none()
     }
 
     /// What the client declared, in whichever era: the version that it wants to speak and its capabilities.
@@ -541,7 +541,7 @@ impl ClientSession {
 
     /// Sends a line that is not for the client, but for the client's end of a session of the daemon.
     pub fn tell_end(&self, line: &[u8]) {
-        if let Route::Pipe(out) = &self.main {
+        if let Some(out) = self.main.outbox() {
             out.push(|out| out.extend_from_slice(line));
         }
     }

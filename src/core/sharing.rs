@@ -12,7 +12,6 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::aside::FromDaemon;
 use super::process::inherited;
 use super::record::Record;
 use super::session::ClientSession;
@@ -267,7 +266,7 @@ impl ClientSession {
         let Some(daemon_session) = self.workspace.daemon_session() else { return };
         let record = Record::of(self);
         if daemon_session.note(&record) {
-            self.tell_end(&FromDaemon::Record(record.into()).line());
+            self.tell_end(&record.to_line());
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct DefinitionsAnswer<'a> {
     /// The object's beginning up to `tools`, without the comma before `tools`.
     pub(super) head: String,
     /// The tools, in order.
-    pub(super) tools: Vec<Entry<'a>>,
+    pub(super) tools: Vec<ToolEntry<'a>>,
     /// What follows `tools`, each member with a comma before it.
     pub(super) rest: String,
     /// The name of the tool that gives whole definitions.
@@ -36,7 +36,7 @@ pub(super) struct DefinitionsAnswer<'a> {
 }
 
 /// One tool of an answer.
-pub(super) struct Entry<'a> {
+pub(super) struct ToolEntry<'a> {
     /// The members that identify the tool, with their raw values; they replace members of the same name in
     /// the definition.
     pub(super) names: Vec<(&'static str, String)>,
@@ -49,13 +49,13 @@ pub(super) struct Entry<'a> {
 impl DefinitionsAnswer<'_> {
     /// The answer as JSON, in at most `limit` bytes if it can be made that short.
     pub(super) fn fit(&self, limit: Option<usize>) -> String {
-        self.fit_or_brief(self.tools.iter().map(Entry::whole).collect(), limit)
+        self.fit_or_brief(self.tools.iter().map(ToolEntry::whole).collect(), limit)
     }
 
     /// The answer to a search, best tools first, in at most `limit` bytes if it can be made that short. Only
     /// the first tools are whole, since the others are rarely called, and none that is very long.
     pub(super) fn fit_found(&self, limit: Option<usize>) -> String {
-        let whole = |(place, tool): (usize, &Entry<'_>)| {
+        let whole = |(place, tool): (usize, &ToolEntry<'_>)| {
             let whole = (place < FOUND_WHOLE).then(|| tool.whole());
             let whole = whole.filter(|whole| whole.len() <= LONGEST_FOUND);
             whole.unwrap_or_else(|| object(&tool.parts(), &EVERY_PART))
@@ -73,7 +73,7 @@ impl DefinitionsAnswer<'_> {
     }
 
     fn brief(&self, limit: usize) -> String {
-        let entries: Vec<_> = self.tools.iter().map(Entry::parts).collect();
+        let entries: Vec<_> = self.tools.iter().map(ToolEntry::parts).collect();
         for shown in [&EVERY_PART[..], &[0, 1, 3], &[0]] {
             let entry = |parts: &[String; 4]| object(parts, shown);
             let text = self.brief_text(&entries.iter().map(entry).collect::<Vec<_>>(), 0);
@@ -101,7 +101,7 @@ impl DefinitionsAnswer<'_> {
     }
 }
 
-impl Entry<'_> {
+impl ToolEntry<'_> {
     /// The raw value of one of the names.
     pub(super) fn name(&self, key: &str) -> &str {
         self.names.iter().find(|(name, _)| *name == key).map_or("null", |(_, value)| value)
@@ -153,7 +153,7 @@ pub(super) fn brief_resource(kind: Kind, definition: &str) -> String {
     format!("{{{}}}", members(&parts.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-/// All that the brief form shows of a tool, as indexes into [`Entry::parts`].
+/// All that the brief form shows of a tool, as indexes into [`ToolEntry::parts`].
 const EVERY_PART: [usize; 4] = [0, 1, 2, 3];
 
 /// An object that consists of some of these parts.
@@ -198,7 +198,7 @@ mod tests {
         };
         let tools = tools
             .iter()
-            .map(|tool| Entry { names: entry(tool).0, also: Vec::new(), definition: (&*tool.1).into() })
+            .map(|tool| ToolEntry { names: entry(tool).0, also: Vec::new(), definition: (&*tool.1).into() })
             .collect();
         let head =
             "{\"toolbox\":\"github\",\"description\":\"Repositories\",\"servers_connected\":1".to_owned();

@@ -5,11 +5,11 @@
 #[derive(Debug, Clone)]
 pub struct Glob {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum GlobPart {
     Char(char),
     /// `?`: any one character.
     One,
@@ -28,16 +28,16 @@ impl Glob {
         while let Some(&c) = chars.get(at) {
             at += 1;
             parts.push(match c {
-                '?' => Part::One,
-                '*' => Part::Any,
+                '?' => GlobPart::One,
+                '*' => GlobPart::Any,
                 '[' => match class(&chars[at..]) {
                     Some((part, length)) => {
                         at += length;
                         part
                     }
-                    None => Part::Char('['),
+                    None => GlobPart::Char('['),
                 },
-                c => Part::Char(c),
+                c => GlobPart::Char(c),
             });
         }
         Self { text: text.to_owned(), parts }
@@ -65,15 +65,15 @@ impl Glob {
         let mut retry = None;
         loop {
             let fits = match (self.parts.get(part), name.get(at)) {
-                (Some(Part::Any), _) => {
+                (Some(GlobPart::Any), _) => {
                     retry = Some((part, at));
                     part += 1;
                     continue;
                 }
                 (None, None) => return true,
-                (Some(Part::One), Some(_)) => true,
-                (Some(Part::Char(expected)), Some(c)) => expected == c,
-                (Some(Part::Class(ranges, excluded)), Some(c)) => {
+                (Some(GlobPart::One), Some(_)) => true,
+                (Some(GlobPart::Char(expected)), Some(c)) => expected == c,
+                (Some(GlobPart::Class(ranges, excluded)), Some(c)) => {
                     ranges.iter().any(|(low, high)| (low..=high).contains(&c)) != *excluded
                 }
                 _ => false,
@@ -95,7 +95,7 @@ impl Glob {
 
 /// A class and its length including the closing bracket; `None` if nothing closes it. A `]` at the very
 /// beginning stands for itself.
-fn class(chars: &[char]) -> Option<(Part, usize)> {
+fn class(chars: &[char]) -> Option<(GlobPart, usize)> {
     let excluded = chars.first() == Some(&'!');
     let start = usize::from(excluded);
     let end = start + 1 + chars.get(start + 1..)?.iter().position(|c| *c == ']')?;
@@ -109,7 +109,7 @@ fn class(chars: &[char]) -> Option<(Part, usize)> {
             at += 1;
         }
     }
-    Some((Part::Class(ranges, excluded), end + 1))
+    Some((GlobPart::Class(ranges, excluded), end + 1))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod modern;
 mod reload;
 mod restore;
 mod results;
+mod shared;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -25,13 +26,14 @@ mod steps;
 mod tasks;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::HttpClients;
 use self::faces::Faces;
 use self::find::Finders;
+use self::shared::Shared;
 use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
@@ -69,6 +71,8 @@ pub struct Gateway {
     switch_file: RwLock<Option<SwitchFile>>,
     /// The session that the gateway is for, in the daemon; `None` where it is for all clients.
     daemon_session: Option<Arc<DaemonSession>>,
+    /// What it shares with other replicas; unset where it is alone.
+    shared: OnceLock<Arc<Shared>>,
 }
 
 /// What a configuration file amounts to.
@@ -367,13 +371,16 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
-            Ok([Some(name), arguments]) => (name, arguments),
-            Ok([None, ..]) => {
-                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
-            }
-            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
+        let members = params.sorted(&["name", "arguments"], |key| match key {
+            "name" => Some(0),
+            "arguments" => Some(1),
+            _ => None,
+        });
+        let Ok(members) = members else { return self.refuse(reply, code::INVALID_PARAMS, TWICE) };
+        let Some(name) = members.get(0) else {
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
         };
+        let arguments = members.get(1);
         let Some(name) = name.as_str() else {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
@@ -520,6 +527,7 @@ fn over(
         finders: Finders::default(),
         switch_file: RwLock::new(switch_file),
         daemon_session,
+        shared: OnceLock::new(),
     })
 }
 
@@ -611,7 +619,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::catalog::NameLimits;
+    use crate::catalog::{Definition, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
@@ -627,7 +635,7 @@ mod tests {
             key.to_owned()
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 

@@ -39,14 +39,14 @@ pub(super) struct Startup {
     recalled: Mutex<Option<Remembered>>,
     /// While these are held, clients are not told of each server that comes up.
     holds: Mutex<Vec<Hold>>,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<WaitingRequest>>,
 }
 
 /// How long the first lists wait for servers about which something is remembered.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// A request that may be answered better when more servers are up.
-struct Waiting {
+struct WaitingRequest {
     method: String,
     params: Raw,
     reply: Reply,
@@ -80,7 +80,7 @@ impl Startup {
     }
 
     /// Lets a request wait until more servers are up; returns it if there is nothing left to wait for.
-    fn wait(&self, request: Waiting) -> Option<Waiting> {
+    fn wait(&self, request: WaitingRequest) -> Option<WaitingRequest> {
         let mut waiting = self.waiting.lock();
         if self.is_settled() {
             return Some(request);
@@ -90,7 +90,7 @@ impl Startup {
     }
 
     /// Takes the requests that wait; with `settled`, no request waits from now on.
-    fn take(&self, settled: bool) -> Vec<Waiting> {
+    fn take(&self, settled: bool) -> Vec<WaitingRequest> {
         let mut waiting = self.waiting.lock();
         if settled {
             self.starting.store(false, Ordering::Relaxed);
@@ -193,15 +193,15 @@ fn begin_all(gateway: &Gateway) {
 
 /// Handles the request again whenever another server is up, and finally when all have had their time.
 pub(super) fn later(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
-    let request = Waiting { method: method.to_owned(), params: params.into(), reply };
-    if let Some(Waiting { reply, .. }) = gateway.startup.wait(request) {
+    let request = WaitingRequest { method: method.to_owned(), params: params.into(), reply };
+    if let Some(WaitingRequest { reply, .. }) = gateway.startup.wait(request) {
         gateway.request(method, params, reply);
     }
 }
 
 /// Handles requests that waited, in order; those that must wait longer do so.
-fn resume(gateway: &Arc<Gateway>, waiting: Vec<Waiting>) {
-    for Waiting { method, params, reply } in waiting {
+fn resume(gateway: &Arc<Gateway>, waiting: Vec<WaitingRequest>) {
+    for WaitingRequest { method, params, reply } in waiting {
         if reply.is_wanted() {
             match gateway.engine.has_ended() {
                 true => super::turn_away(gateway, &method, params.root(), super::SHUTTING_DOWN, reply),

@@ -35,7 +35,7 @@ const SHORT: usize = 128;
 /// The end of the plain part of a string that begins at `at`, which stops at a quote, a backslash or a
 /// control character.
 #[inline(always)]
-fn plain(text: &[u8], at: usize) -> usize {
+pub(super) fn plain(text: &[u8], at: usize) -> usize {
     // Most keys end within the first word.
     match text.get(at..).and_then(<[u8]>::first_chunk).map(|word| special(*word)) {
         Some(0) => beyond(text, at + 8),
@@ -130,8 +130,11 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, Invalid> {
 
 /// The end of the digits that begin at `at`, of which there must be one.
 fn digits(text: &[u8], at: usize) -> Result<usize, Invalid> {
-    let count = text[at.min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if count == 0 { Err(Invalid { offset: at }) } else { Ok(at + count) }
+    let mut end = at;
+    while text.get(end).is_some_and(u8::is_ascii_digit) {
+        end += 1;
+    }
+    if end == at { Err(Invalid { offset: at }) } else { Ok(end) }
 }
 
 pub(super) fn literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Invalid> {

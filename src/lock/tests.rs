@@ -65,6 +65,9 @@ fn a_file_is_written_for_a_reviewer() {
     let lock = Lock::read(Form::Toolboxes, "x.lock", &text).expect("we read what we write");
     let again = renewed(lock.servers(), &[(place, offer)]);
     assert_eq!((again.changes, write(Form::Toolboxes, &again.servers)), (vec![], text));
+    let mut servers = lock.servers().clone();
+    servers.extend(["empty", "zero"].map(|server| (LockPlace::new("dev", server), Default::default())));
+    assert_eq!(write(Form::Toolboxes, &servers), FILE, "a server without tools and prompts is left out");
     let empty = write(Form::Namespaces, &Servers::new());
     assert_eq!(empty, "{\n  \"lockVersion\": 1,\n  \"namespaces\": {}\n}\n");
     let nobody = LockPlace::new("", "");
@@ -186,6 +189,16 @@ fn a_broken_file_is_refused_where_it_is_broken() {
         let fault = Lock::read(Form::Toolboxes, "x.lock", text).expect_err(text);
         assert_eq!((&text[fault.span.clone()], fault.message.as_str()), (place, message), "{text}");
         assert!(fault.hint.contains("mcp-workbench lock"), "{}", fault.hint);
+    }
+    for version in ["10", "1.0", "0"] {
+        let text = format!("{{\"lockVersion\": {version}, \"toolboxes\": {{}}}}");
+        let fault = Lock::read(Form::Toolboxes, "x.lock", &text).expect_err(&text);
+        assert_eq!(&text[fault.span], version);
+    }
+    for mark in ["<<<<<<< HEAD", "||||||| base", "=======", ">>>>>>> other"] {
+        let text = format!("{{\"lockVersion\": 1,\n{mark}\n\"toolboxes\": {{}}}}");
+        let fault = Lock::read(Form::Toolboxes, "x.lock", &text).expect_err(mark);
+        assert_eq!(fault.message, "this mark is left over from a merge with conflicts", "{mark}");
     }
     let text = cases[15].0;
     let second = text.rfind("\"y\"");

@@ -9,7 +9,7 @@
 //! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
-//! | `post.rs` | letters, and requests that are handed on |
+//! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
 //!
 //! **How to build on it.** Something that every replica can read is an entry: [`Replicas::read`], [`Replicas::swap`] to put it in
 //! the place of what was seen (0: nothing; so a marker for single use is `swap(key, 0, …)`, and the first to come gets
@@ -25,6 +25,7 @@
 
 #![allow(dead_code, reason = "views and tasks of the modern era are put onto it next")]
 
+pub mod all;
 pub mod in_process;
 mod members;
 pub mod post;
@@ -485,8 +486,9 @@ impl Replicas {
             LetterKind::Ask => {
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                if let Some(handler) = handler() {
-                    handler(Mailed::Asked(handed));
+                match handler() {
+                    Some(handler) => handler(Mailed::Asked(handed)),
+                    None => drop(tokio::spawn(async move { handed.bounce().await })),
                 }
             }
             LetterKind::Part { last } => {

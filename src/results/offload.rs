@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{META, Whole, notice};
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, append_decoded, quote};
 
 /// A result of which something is to be kept.
 pub struct Offloaded {
@@ -47,8 +47,11 @@ impl Offloaded {
             changes.push(("structuredContent", None));
         }
         let left = result.with(&changes);
-        let whole = Arc::new(Whole::new(if is_text { content.text } else { structured.to_owned() }, limit));
-        Some(Self { whole, left, blocks, before })
+        let whole = match is_text {
+            true => Whole::new(content.text, limit),
+            false => Whole::of_structured(structured.to_owned(), limit),
+        };
+        Some(Self { whole: Arc::new(whole), left, blocks, before })
     }
 
     /// The result with a notice in the place of what is kept under this id, for a client that reads it with this tool.
@@ -88,7 +91,7 @@ impl<'a> Content<'a> {
             if !std::mem::take(&mut is_first) {
                 read.text.push('\n');
             }
-            sound &= own.append_to(&mut read.text);
+            sound &= append_decoded(own.raw(), &mut read.text);
         });
         sound.then_some(read)
     }
@@ -195,6 +198,10 @@ mod tests {
             (left["content"].as_array().map(Vec::len), &left["content"][1]["type"]),
             (Some(2), &json!("image"))
         );
+        // The text has just the limit's bytes, and stays.
+        let (_, left) = read(&json!({"content": text(&same[..LIMIT]), "structuredContent": structured}))
+            .expect("it is too long");
+        assert_eq!(left["content"][2]["text"], same[..LIMIT]);
         // No content at all.
         let (_, left) = read(&json!({"structuredContent": structured})).expect("it is too long");
         assert_eq!(left["content"].as_array().map(Vec::len), Some(1));
@@ -222,6 +229,7 @@ mod tests {
         let over = "ä".repeat(LIMIT / 2) + "a";
         for result in [
             json!({"content": [{"type": "text", "text": over}]}),
+            json!({"content": [{"type": "text", "text": "a".repeat(MOST)}]}),
             json!({"content": content, "isError": false, "resultType": "complete"}),
         ] {
             assert!(read(&result).is_some(), "{}", &result.to_string()[..80]);

@@ -3,12 +3,17 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+use super::Whole;
 use super::path::{self, Value};
 
 /// One path a line, each good as `path`, breadth first, arrays by their first element, `most` bytes at most; `None` where
 /// the text is not JSON.
-pub(super) fn outline(text: &str, most: usize) -> Option<String> {
-    let mut waiting = VecDeque::from([("$".to_owned(), path::root(text)?)]);
+pub(super) fn outline(whole: &Whole, most: usize) -> Option<String> {
+    let root = match whole.is_structured {
+        true => path::value(&whole.text),
+        false => path::root(&whole.text)?,
+    };
+    let mut waiting = VecDeque::from([("$".to_owned(), root)]);
     let mut outline = String::new();
     while let Some((place, value)) = waiting.pop_front() {
         let mut line = format!("{place}: ");
@@ -47,6 +52,14 @@ pub(super) fn outline(text: &str, most: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn outline(text: &str, most: usize) -> Option<String> {
+        let outline = super::outline(&Whole::new(text.to_owned(), 4000), most);
+        if outline.is_some() {
+            assert_eq!(super::outline(&Whole::of_structured(text.to_owned(), 4000), most), outline);
+        }
+        outline
+    }
 
     #[test]
     fn it_goes_breadth_first_and_shows_arrays_by_their_first_element() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde_json_path::JsonPath;
 
-use crate::json::Scanner;
+use crate::json::{Scanner, string_end};
 
 /// How often a path may go down to all descendants: each time, what it finds is multiplied by the depth of the value.
 const MOST_DESCENTS: usize = 2;
@@ -79,11 +79,7 @@ fn end_of_value(text: &[u8]) -> usize {
     loop {
         match text[at] {
             b'"' => {
-                at += 1;
-                while text[at] != b'"' {
-                    at += if text[at] == b'\\' { 2 } else { 1 };
-                }
-                at += 1;
+                at = string_end(text, at);
             }
             b'{' | b'[' => {
                 depth += 1;

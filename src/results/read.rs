@@ -162,7 +162,7 @@ impl Portion {
 
 /// As much of a range as fits.
 fn read_part(whole: &Whole, range: Range<usize>, next: &Next<'_>) -> Vec<String> {
-    let Whole { text, limit, lines: line_count } = whole;
+    let Whole { text, limit, lines: line_count, .. } = whole;
     let from = |at: usize| format!(",\"bytes\":\"{at}-\"");
     let head = |piece: &Range<usize>| {
         let (first, last) = lines::touched(text, piece);

@@ -205,6 +205,9 @@ mod tests {
             "b".repeat(200)
         );
         assert_eq!((found.text.as_str(), found.matches), (expected.as_str(), 3));
+        // A line of just 500 bytes is a short one.
+        let line = format!("{}hit", "a".repeat(497));
+        check(&line, "hit", 0, &format!("1:{line}"));
         // A part of the text, as the next search names it, goes on in the middle of the line.
         let rest = search(&text, &(911..text.len()), &compile("hit").unwrap(), 0, 4000);
         assert_eq!((rest.matches, rest.text.starts_with("2@913:")), (1, true));

@@ -13,13 +13,13 @@ const STOP: f32 = 0.25;
 /// The largest number of content words in a short query.
 const SHORT: usize = 5;
 /// The weight of a verb in a short query. Tools often use another verb for the same action.
-const VERB: f32 = 0.7;
+const VERB: f32 = 0.85;
 /// The verb of a short query is looked for among this many first words.
 const VERB_WITHIN: usize = 4;
 /// A query with more word pairs than this is a story, in which the order of words says little.
 const PAIRS: usize = 6;
 /// The weight of a word that only wraps the request.
-const TALK: f32 = 0.3;
+const TALK: f32 = 0.4;
 /// The weight of each part of an identifier, beside the whole.
 const PART: f32 = 0.5;
 /// A term that occurs twice has 2^REPEATED times the weight.
@@ -48,6 +48,8 @@ pub(super) struct Query {
     pub(super) sequence: Vec<usize>,
     /// Words that follow one another, ignoring grammar, as indexes into `terms`.
     pub(super) pairs: Vec<(usize, usize)>,
+    /// Whether the query has few words of content.
+    pub(super) is_short: bool,
     /// The deed that a short query asks for, if it names one.
     pub(super) deed: Option<Deed>,
     /// What the query means, as far as its words are known.
@@ -101,6 +103,7 @@ impl Query {
             clauses: breaks.len() + 1,
             sequence: Vec::new(),
             pairs: Vec::new(),
+            is_short: content <= SHORT,
             deed: None,
             sense: QuerySense::default(),
             plain: plain(text),
@@ -117,10 +120,10 @@ impl Query {
                 query.terms.len() - 1
             });
             let weight = match (stop, talk) {
-                (true, _) if content > SHORT => 0.0,
+                (true, _) if !query.is_short => 0.0,
                 (true, _) => STOP,
                 (_, true) => TALK,
-                _ if content <= SHORT && meaning::deed(&query.terms[place].stem).is_some() => VERB,
+                _ if query.is_short && meaning::deed(&query.terms[place].stem).is_some() => VERB,
                 _ => 1.0,
             };
             let term = &mut query.terms[place];
@@ -132,7 +135,7 @@ impl Query {
             if word.whole {
                 continue;
             }
-            if content <= SHORT && query.sequence.len() < VERB_WITHIN {
+            if query.is_short && query.sequence.len() < VERB_WITHIN {
                 query.deed = query.deed.or_else(|| meaning::deed(&term.stem));
             }
             query.sequence.push(place);

@@ -18,12 +18,16 @@ use super::tokens::words;
 /// The weight of the best clause of a query, beside the whole query.
 const CLAUSE: f32 = 0.6;
 /// The largest bonus for a tool whose name consists of words of the query.
-const NAME_COVERED: f32 = 0.25;
+const NAME_COVERED: f32 = 0.15;
 /// The largest bonus for a tool in whose name or first sentence words of the query follow one another.
 const PHRASE: f32 = 0.2;
 /// The bonus for a tool that does what was asked for, and the penalty for one that does something else.
 const RIGHT_DEED: f32 = 0.1;
 const WRONG_DEED: f32 = 0.3;
+/// The bonus for a tool that reads and the penalty for one that removes, where a short query names things and says
+/// nothing of what to do with them. Such a query asks to see them.
+const READ_UNASKED: f32 = 0.05;
+const REMOVE_UNASKED: f32 = 0.1;
 /// The share that a term loses if better tools already have it and the query has several clauses.
 const COVERED: f32 = 0.35;
 /// The share of a term that is left for the tools after one that has it.
@@ -37,12 +41,18 @@ const DEPTH: usize = 40;
 /// Scores that differ by less than this share of the best score count as equal.
 const TIE: f32 = 0.005;
 /// The weight of a tool's text that means what the query means.
-const MEANING: f32 = 1.4;
-/// The share of a short query that the best tool must cover.
-const FLOOR: f32 = 0.62;
-/// A query of n words needs no more than this share divided by n, because longer queries mention much that no
-/// tool covers.
-const FLOOR_OF_WORDS: f32 = 1.3;
+const MEANING: f32 = 1.8;
+/// The share of a short query that the best of few tools must cover, and how much more it is among ten times as many.
+/// Among many tools some cover much by chance, and those that are meant cover more.
+const FLOOR: f32 = 0.52;
+const FEW: f32 = 36.0;
+const FLOOR_OF_TOOLS: f32 = 0.14;
+/// A query of n words, grammar included, needs no more than this share divided by n, because longer queries mention
+/// much that no tool covers.
+const FLOOR_OF_WORDS: f32 = 2.8;
+/// By how much more a short query must be covered that begins with a word that no tool has, nor a like one. That word
+/// says what to do (`encrypt a file`) or where, and the rest is easily covered.
+const UNHEARD: f32 = 1.4;
 /// The share that a tool's text adds by meaning what the query means.
 const COVERED_BY_MEANING: f32 = 0.5;
 /// The part of the share that is left to a tool that removes where nothing is to be removed, or the reverse.
@@ -198,6 +208,8 @@ impl Ranking<'_> {
         match (self.query.deed, tool.deed) {
             (Some(wanted), Some(done)) if wanted == done => sum += RIGHT_DEED,
             (Some(_), Some(_)) => sum -= WRONG_DEED,
+            (None, Some(Deed::Read)) if self.query.is_short => sum += READ_UNASKED,
+            (None, Some(Deed::Remove)) if self.query.is_short => sum -= REMOVE_UNASKED,
             _ => {}
         }
         sum
@@ -309,7 +321,14 @@ impl Ranking<'_> {
 
     /// The share of the query that the best tools must cover.
     fn floor(&self) -> f32 {
-        FLOOR.min(FLOOR_OF_WORDS / self.words())
+        let floor = floor(self.index.live_tools, self.query.sequence.len());
+        if self.begins_unheard() { UNHEARD * floor } else { floor }
+    }
+
+    /// Whether a short query begins with a word that nothing here stands for.
+    fn begins_unheard(&self) -> bool {
+        let first = self.query.sequence.first().map(|first| &self.query.terms[*first]);
+        self.query.is_short && first.is_some_and(|term| term.content && term.variants.is_empty())
     }
 
     /// Repeatedly takes the tool that adds most to what the tools taken so far cover.
@@ -460,6 +479,12 @@ impl QueryTerm {
     }
 }
 
+/// The share of a query of so many words that one of so many tools must cover.
+fn floor(tools: u32, words: usize) -> f32 {
+    let among = FLOOR + FLOOR_OF_TOOLS * (tools as f32 / FEW).max(1.0).log10();
+    among.min(FLOOR_OF_WORDS / words.max(1) as f32)
+}
+
 /// The score below which the other evidence hardly ever lifts a tool into the first `depth`.
 fn least(scores: &[f32], depth: usize, top: f32) -> f32 {
     let mut found = Vec::with_capacity(scores.len());
@@ -474,4 +499,20 @@ fn least(scores: &[f32], depth: usize, top: f32) -> f32 {
 /// The value of a term for a tool from the tool's own text.
 fn own(tools: &[Share], number: u32) -> f32 {
     tools.binary_search_by_key(&number, |share| share.doc).map_or(0.0, |at| tools[at].own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_must_be_covered_among_many_tools_and_less_of_a_long_query() {
+        assert!(
+            floor(10_000, 3) > floor(500, 3) && floor(500, 3) > floor(36, 3),
+            "chance covers more of many"
+        );
+        assert!(floor(10_000, 3) < 0.9, "a query with a word of its own is answered among any number");
+        assert!(floor(36, 20) < floor(36, 10) && floor(36, 10) < floor(36, 3), "stories mention much");
+        assert_eq!((floor(0, 0), floor(36, 3)), (FLOOR, FLOOR), "few are judged alike");
+    }
 }

@@ -260,6 +260,18 @@ fn reading_and_writing_are_told_apart() {
 }
 
 #[test]
+fn things_alone_ask_to_see_them() {
+    let check = |query: &str, tools: &[(&str, &str)], expected: &[&str]| {
+        let index = index(&[("one", server(0, "", "", tools))]);
+        assert_eq!(names(&index, query), expected);
+    };
+    let tools = [("write_tag", "Tag of a photo."), ("show_tag", "Tag of a photo or film.")];
+    check("photo tag", &tools, &["show_tag", "write_tag"]);
+    let tools = [("purge_cache", "Cache, purged for good."), ("fill_cache", "Fill the cache.")];
+    check("cache", &tools, &["fill_cache", "purge_cache"]);
+}
+
+#[test]
 fn equals_are_ordered_by_risk_and_then_by_the_file() {
     let check = |tools: Vec<ToolDoc>, expected: &[&str]| {
         let mut index = Index::new();

@@ -30,7 +30,7 @@ pub(super) struct Client {
 }
 
 /// A message as it was written.
-pub(super) enum Line {
+pub(super) enum ShownMessage {
     /// From the client to the gateway.
     Sent(String),
     /// From the gateway to the client.
@@ -42,7 +42,7 @@ pub(super) struct DemoAnswer {
     /// The result.
     pub(super) result: Value,
     /// The request, the notifications that came before the answer, and the answer.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ShownMessage>,
 }
 
 #[derive(Deserialize)]
@@ -75,7 +75,7 @@ impl Client {
         let id = self.last_id;
         let sent = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         self.send(&sent).await?;
-        let mut lines = vec![Line::Sent(sent)];
+        let mut lines = vec![ShownMessage::Sent(sent)];
         loop {
             let line = match timeout(PATIENCE, self.stdout.next_line()).await {
                 Ok(Ok(Some(line))) => line,
@@ -86,9 +86,9 @@ impl Client {
             let message: Message =
                 serde_json::from_str(&line).map_err(|_| self.broken(&format!("sent this: {line}")))?;
             match message {
-                Message { method: Some(_), id: None, .. } => lines.push(Line::Received(line)),
+                Message { method: Some(_), id: None, .. } => lines.push(ShownMessage::Received(line)),
                 Message { id: Some(answered), method: None, result: Some(result) } if answered == id => {
-                    lines.push(Line::Received(line));
+                    lines.push(ShownMessage::Received(line));
                     return Ok(DemoAnswer { result, lines });
                 }
                 _ => return Err(self.broken(&format!("answered {method} with this: {line}"))),

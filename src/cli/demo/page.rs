@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use super::client::Line;
+use super::client::ShownMessage;
 use crate::cli::screen::{columns, cut, laid_out, padded, wrapped};
 
 /// The width of a screen in columns.
@@ -56,11 +56,11 @@ impl Page<'_> {
     }
 
     /// Prints messages as JSON, if that is wanted.
-    pub(super) fn messages(&mut self, lines: &[Line]) -> io::Result<()> {
+    pub(super) fn messages(&mut self, lines: &[ShownMessage]) -> io::Result<()> {
         for line in lines.iter().filter(|_| self.wire) {
             let (arrow, plain, code, text) = match line {
-                Line::Sent(text) => ("→", "->", "36", text),
-                Line::Received(text) => ("←", "<-", "32", text),
+                ShownMessage::Sent(text) => ("→", "->", "36", text),
+                ShownMessage::Received(text) => ("←", "<-", "32", text),
             };
             let arrow = if self.unicode { arrow } else { plain };
             let indent = columns(arrow) + 1;
@@ -111,7 +111,10 @@ mod tests {
     #[test]
     fn long_messages_are_cut() {
         let long: Vec<String> = (1..=40).map(|n| format!("\"{n}{}\"", "x".repeat(99))).collect();
-        let lines = [Line::Sent("{\"id\":1}".to_owned()), Line::Received(format!("[{}]", long.join(",")))];
+        let lines = [
+            ShownMessage::Sent("{\"id\":1}".to_owned()),
+            ShownMessage::Received(format!("[{}]", long.join(","))),
+        ];
         let mut out = Vec::new();
         Page { out: &mut out, colour: false, unicode: false, wire: true }
             .messages(&lines)

@@ -18,7 +18,7 @@ use crate::transport::peer::Paused;
 #[derive(Default)]
 pub(in crate::core) struct Questions {
     /// For each id of the upstream, our id towards the client and the client.
-    open: Mutex<HashMap<Id, Asked>>,
+    open: Mutex<HashMap<Id, OpenQuestion>>,
     /// The clients that are being asked something.
     pub(super) asked: Arc<Paused>,
 }
@@ -58,7 +58,7 @@ impl Questions {
 }
 
 /// Our id of a question, and the client that was asked.
-type Asked = (u64, Arc<ClientSession>);
+type OpenQuestion = (u64, Arc<ClientSession>);
 
 /// An open question of an upstream. While it exists, no call from the asked client to this upstream times
 /// out; afterwards each call has its full time again.

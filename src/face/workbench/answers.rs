@@ -10,7 +10,7 @@ use crate::config::{MetaTools, Toolbox};
 use crate::core::adapt;
 use crate::core::view::{Entry, View};
 use crate::face::arguments::Blocks;
-use crate::face::brief::{DefinitionsAnswer, Entry as ToolEntry};
+use crate::face::brief::{DefinitionsAnswer, ToolEntry};
 use crate::face::own_tool::error_result;
 use crate::face::{FoundThing, Remembered, SearchResult, Viewer};
 use crate::json::{Node, Scanner, quote};

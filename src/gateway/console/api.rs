@@ -52,7 +52,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Why a request gets no answer.
-type Refused = (StatusCode, String);
+type ApiRefusal = (StatusCode, String);
 
 /// What a page wants of one server.
 #[derive(Deserialize)]
@@ -121,7 +121,7 @@ impl Console {
     async fn answer(
         self: &Arc<Self>,
         request: Request<&mut Incoming>,
-    ) -> Result<Response<AnnexBody>, Refused> {
+    ) -> Result<Response<AnnexBody>, ApiRefusal> {
         let plain = |(status, words): (StatusCode, &str)| (status, words.to_owned());
         self.door.check_host(request.uri(), request.headers()).map_err(plain)?;
         let path = request.uri().path().strip_prefix(ROOT).unwrap_or_default().to_owned();
@@ -144,7 +144,7 @@ impl Console {
         path: &str,
         request: Request<&mut Incoming>,
         pass: Pass,
-    ) -> Result<Response<AnnexBody>, Refused> {
+    ) -> Result<Response<AnnexBody>, ApiRefusal> {
         let (head, body) = request.into_parts();
         let query = Parameters(head.uri.query().unwrap_or_default());
         let changes = matches!(path, "/restart" | "/stop" | "/call");
@@ -182,18 +182,18 @@ impl Console {
         Ok(answer("application/json", found.to_string()))
     }
 
-    fn entry(&self, id: &str, pass: &Pass) -> Result<ServerEntry, Refused> {
+    fn entry(&self, id: &str, pass: &Pass) -> Result<ServerEntry, ApiRefusal> {
         let entries = self.servers(&self.houses(), pass);
         let found = entries.into_iter().find(|entry| entry.id == id);
         found.ok_or_else(|| (StatusCode::NOT_FOUND, "there is no such server any more".to_owned()))
     }
 
-    fn server(self: &Arc<Self>, id: &str, pass: &Pass) -> Result<Value, Refused> {
+    fn server(self: &Arc<Self>, id: &str, pass: &Pass) -> Result<Value, ApiRefusal> {
         let entry = self.entry(id, pass)?;
         Ok(self.with_surroundings(&self.houses(), pass, |around| entry.details(around)))
     }
 
-    fn order(&self, path: &str, id: &str, pass: &Pass) -> Result<Value, Refused> {
+    fn order(&self, path: &str, id: &str, pass: &Pass) -> Result<Value, ApiRefusal> {
         if !self.live {
             return Err((StatusCode::NOT_FOUND, "no gateway of this process runs the server".to_owned()));
         }
@@ -207,7 +207,7 @@ impl Console {
     }
 
     /// A part of the list of tools, or what fits some words.
-    async fn tools(self: &Arc<Self>, query: Parameters<'_>, pass: Pass) -> Result<Value, Refused> {
+    async fn tools(self: &Arc<Self>, query: Parameters<'_>, pass: Pass) -> Result<Value, ApiRefusal> {
         let (words, from) = (query.get("query"), query.get("from").parse().unwrap_or(0usize));
         let (files, shows_server) = (self.files(&self.houses(), &pass), !self.is_toolman());
         let searched = spawn_blocking(move || {
@@ -229,7 +229,7 @@ impl Console {
     }
 
     /// The definition of a tool, as it came.
-    async fn tool(self: &Arc<Self>, id: &str, pass: &Pass) -> Result<Value, Refused> {
+    async fn tool(self: &Arc<Self>, id: &str, pass: &Pass) -> Result<Value, ApiRefusal> {
         let (house, place, name) = tool_id(id)?;
         let (_, survey, file) = self.file(house, pass)?;
         let found = spawn_blocking(move || {
@@ -242,13 +242,13 @@ impl Console {
         found.await.ok().flatten().ok_or_else(no_such_tool)
     }
 
-    fn file(&self, house: usize, pass: &Pass) -> Result<super::HouseFile, Refused> {
+    fn file(&self, house: usize, pass: &Pass) -> Result<super::HouseFile, ApiRefusal> {
         let mut files = self.files(&self.houses(), pass).into_iter();
         files.find(|(number, ..)| *number == house).ok_or_else(no_such_tool)
     }
 
     /// Calls a tool that is on the list.
-    async fn call(self: &Arc<Self>, wanted: &WantedCall<'_>, pass: &Pass) -> Result<Value, Refused> {
+    async fn call(self: &Arc<Self>, wanted: &WantedCall<'_>, pass: &Pass) -> Result<Value, ApiRefusal> {
         let (house, place, name) = tool_id(&wanted.id)?;
         let houses = self.houses();
         let (_, survey, file) = self.file(house, pass)?;
@@ -274,7 +274,7 @@ impl Console {
     }
 
     /// What is kept of a call's arguments and result.
-    fn kept(&self, number: &str, pass: &Pass) -> Result<Value, Refused> {
+    fn kept(&self, number: &str, pass: &Pass) -> Result<Value, ApiRefusal> {
         let call = number.parse().ok().and_then(|number| self.record.lock().call(number, pass));
         let happening =
             call.ok_or_else(|| (StatusCode::NOT_FOUND, "this call is no longer kept".to_owned()))?;
@@ -284,22 +284,22 @@ impl Console {
 }
 
 /// The house, the server and the name in what a page calls a tool.
-fn tool_id(id: &str) -> Result<(usize, ServerPlace, String), Refused> {
+fn tool_id(id: &str) -> Result<(usize, ServerPlace, String), ApiRefusal> {
     let (house, group, server, tool): (usize, String, String, String) =
         serde_json::from_str(id).map_err(|_| no_such_tool())?;
     Ok((house, (group, server), tool))
 }
 
-fn no_such_tool() -> Refused {
+fn no_such_tool() -> ApiRefusal {
     (StatusCode::NOT_FOUND, "there is no such tool any more".to_owned())
 }
 
-fn nothing_here() -> Refused {
+fn nothing_here() -> ApiRefusal {
     (StatusCode::NOT_FOUND, "nothing is served at this path; try /console".to_owned())
 }
 
 /// Reads what is posted. It must be called JSON, which no form of another page can do.
-async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Refused> {
+async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, ApiRefusal> {
     if !is_json(headers) {
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json".to_owned()));
     }
@@ -307,7 +307,7 @@ async fn read(headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, Refused
     read.map_err(|status| (status, "the request cannot be read".to_owned()))
 }
 
-fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
+fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiRefusal> {
     serde_json::from_slice(body)
         .map_err(|error| (StatusCode::BAD_REQUEST, format!("this is not understood: {error}")))
 }

@@ -156,6 +156,7 @@ pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Byte
 pub(super) fn modern_status(error: Option<i64>) -> StatusCode {
     match error {
         Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code::STORE_AWAY) => StatusCode::SERVICE_UNAVAILABLE,
         Some(code) if is_modern_code(code) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
@@ -221,8 +222,11 @@ pub(super) fn draining() -> HttpAnswer {
 
 /// Refuses what nobody can do without the store.
 pub(super) fn store_away() -> HttpAnswer {
-    let words = "the store that the replicas share is away; try again";
-    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, words);
+    try_again(refuse(StatusCode::SERVICE_UNAVAILABLE, "the store that the replicas share is away; try again"))
+}
+
+/// Lets a client try again after a second.
+pub(super) fn try_again(mut answer: HttpAnswer) -> HttpAnswer {
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, nothing_here, page, refuse, store_away, text, unauthorized, whole, wrong_method,
+    modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole,
+    wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
@@ -299,7 +300,7 @@ impl<B: Backend> HttpServer<B> {
             None if elsewhere => Whereabouts::Elsewhere,
             None => Whereabouts::Here,
         };
-        match (self.begin(&head.headers, caller.clone(), &message, place), &self.homes) {
+        match (self.begin((&head.headers, accepted), caller.clone(), &message, place), &self.homes) {
             (Ok(Begun::Elsewhere), Some(homes)) => {
                 let (method, headers, body) = (Method::POST, head.headers, message);
                 self.hand_on(homes, Errand { method, headers, caller, body, lost: false }).await
@@ -321,9 +322,10 @@ impl<B: Backend> HttpServer<B> {
         lost: bool,
     ) -> HttpAnswer {
         let place = if lost { Whereabouts::Died } else { Whereabouts::Here };
-        let begun = self.begin(headers, caller, &body, place);
+        let accepted = Accepted::read(headers);
+        let begun = self.begin((headers, accepted), caller, &body, place);
         drop(body);
-        self.begun(begun, Accepted::read(headers)).await
+        self.begun(begun, accepted).await
     }
 
     async fn begun(&self, begun: Result<Begun<B::Legacy>, Denied>, accepted: Accepted) -> HttpAnswer {
@@ -348,6 +350,7 @@ impl<B: Backend> HttpServer<B> {
                 StatusCode::OK if !accepted.json => {
                     events(Payload::Whole([b"data: ", &*body, b"\n\n"].concat().into()))
                 }
+                StatusCode::SERVICE_UNAVAILABLE => try_again(json(StatusCode::SERVICE_UNAVAILABLE, body)),
                 status => json(status, body),
             },
             AnswerForm::Events => self.event_stream(reader, None, cancel),

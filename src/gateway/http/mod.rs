@@ -48,7 +48,7 @@ pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::{is_json, mirror};
 use self::homes::Homes;
 use self::sessions::Sessions;
-use crate::config::{Serving, Token};
+use crate::config::{Secret, Serving, Token};
 use crate::core::record::Record;
 pub use crate::core::route::{Outgoing, Sink};
 use crate::events::metrics::Exposition;
@@ -89,10 +89,13 @@ pub struct Caller {
 }
 
 impl Caller {
+    fn secret(&self) -> Option<&Secret> {
+        self.token.as_ref().map(|token| &token.token)
+    }
+
     /// Whether both are the same caller on the same path.
     fn is_same(&self, other: &Self) -> bool {
-        let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
-        self.toolbox == other.toolbox && secret(self) == secret(other)
+        self.toolbox == other.toolbox && self.secret() == other.secret()
     }
 }
 
@@ -154,6 +157,8 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// The settings of a server.
+///
+/// It has many fields because each is a limit or a door of its own, which tests and the command line set one by one.
 #[derive(Clone)]
 pub struct Settings {
     /// What else is served.

@@ -89,7 +89,7 @@ impl<B: Backend> HttpServer<B> {
     /// matter for modern messages.
     pub(super) fn begin(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         body: &[u8],
         place: Whereabouts,
@@ -109,10 +109,12 @@ impl<B: Backend> HttpServer<B> {
         let modern = modern? || says_modern(headers);
         match posted? {
             Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
-            Posted::Message(message) if modern => self.begin_modern(headers, caller, message),
-            _ if has_died => self.begin_failed(headers, &caller, body),
-            Posted::Batch(array) => self.begin_batch(headers, &caller, array, body),
-            Posted::Message(Message::Request(request)) => self.begin_legacy(headers, caller, request, body),
+            Posted::Message(message) if modern => self.begin_modern((headers, accepted), caller, message),
+            _ if has_died => self.begin_failed((headers, accepted), &caller, body),
+            Posted::Batch(array) => self.begin_batch((headers, accepted), &caller, array, body),
+            Posted::Message(Message::Request(request)) => {
+                self.begin_legacy((headers, accepted), caller, request, body)
+            }
             Posted::Message(one_way) => {
                 let session = self.live_session(headers, &caller)?;
                 let _busy = session.busy();
@@ -125,11 +127,10 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_modern(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         message: Message<'_>,
     ) -> Result<Begun<B::Legacy>, Denied> {
-        let accepted = Accepted::read(headers);
         match &message {
             Message::Response { .. } => return Err(invalid("in this version clients send no responses")),
             Message::Notification { .. } => {
@@ -161,7 +162,7 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_legacy(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         request: Request<'_>,
         body: &[u8],
@@ -179,7 +180,7 @@ impl<B: Backend> HttpServer<B> {
             return Ok(Begun::Done(store_away()));
         }
         let begin = |session: Arc<HttpSession<B::Legacy>>, request| {
-            let call = self.open_stream(session, Accepted::read(headers), body);
+            let call = self.open_stream(session, accepted, body);
             let writer = Arc::new(Writer(call.stream.clone()));
             self.backend.legacy(&call.session.backend, Message::Request(request), writer);
             call
@@ -192,7 +193,7 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_batch(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: &Caller,
         array: Node<'_>,
         body: &[u8],
@@ -212,7 +213,7 @@ impl<B: Backend> HttpServer<B> {
         if self.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        let call = self.open_stream(session, Accepted::read(headers), body);
+        let call = self.open_stream(session, accepted, body);
         let writer = Arc::new(Writer(call.stream.clone()));
         self.backend.legacy_batch(&call.session.backend, messages, writer);
         Ok(Begun::Legacy(call))
@@ -221,11 +222,11 @@ impl<B: Backend> HttpServer<B> {
     /// Fails the requests of a session that were at a home which died.
     fn begin_failed(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: &Caller,
         body: &[u8],
     ) -> Result<Begun<B::Legacy>, Denied> {
-        let call = self.open_stream(self.live_session(headers, caller)?, Accepted::read(headers), body);
+        let call = self.open_stream(self.live_session(headers, caller)?, accepted, body);
         fail(&*self.backend, &call.session.backend, body, Writer(call.stream.clone()));
         Ok(Begun::Legacy(call))
     }

@@ -5,7 +5,7 @@
 //!                  └── idle too long, or gives way when there are too many ────────────────────────▶ ended
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::home::Home;
 use super::stream::{Keeper, Pushed, Reader, StoredEvents, Stream};
 use super::{Caller, Sink};
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::hash::HashMap;
 use crate::protocol::era::Version;
 use crate::text::digest::hex;
 
@@ -49,6 +50,7 @@ pub(super) struct HttpSession<S> {
 struct Activity {
     /// The number of requests in progress and of streams with a reader.
     count: usize,
+    /// When the last of them ended, or the session was opened.
     since: Instant,
     /// Whether anything came after `initialize`.
     used: bool,
@@ -61,7 +63,9 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut activity = self.0.lock();
         activity.count -= 1;
-        activity.since = Instant::now();
+        if activity.count == 0 {
+            activity.since = Instant::now();
+        }
     }
 }
 
@@ -124,10 +128,7 @@ impl<S> HttpSession<S> {
 
     /// Keeps the session from being idle until the guard is dropped.
     pub(super) fn busy(&self) -> Busy {
-        let mut activity = self.activity.lock();
-        activity.count += 1;
-        activity.since = Instant::now();
-        drop(activity);
+        self.activity.lock().count += 1;
         Busy(self.activity.clone())
     }
 

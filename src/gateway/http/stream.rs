@@ -23,6 +23,7 @@ use super::Sink;
 use super::budget::{Account, Budget, Claim};
 use super::headers::Accepted;
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::json::unbreak;
 
 /// The number of bytes of events that a stream keeps for a returning reader.
 pub(super) const KEPT: usize = 1024 * 1024;
@@ -55,8 +56,8 @@ struct StreamState {
     keeps: bool,
     account: Account,
     finished: bool,
-    /// The time when the last reader left or the last message came.
-    since: Instant,
+    /// The time when the last reader of events left, or the last message came without one.
+    since: Option<Instant>,
     /// Dropped when the stream is finished.
     work: Option<Box<dyn Send>>,
 }
@@ -232,7 +233,7 @@ impl Stream {
             keeps: budget.is_some(),
             account: Account::default(),
             finished: false,
-            since: Instant::now(),
+            since: None,
             work,
         };
         let state = Mutex::new(state);
@@ -290,7 +291,7 @@ impl Stream {
                     OutgoingKind::Error(code) => Some(code),
                     _ => None,
                 };
-                into_single_line(&mut bytes);
+                unbreak(&mut bytes);
                 state.answer = Some(LoneAnswer { body: bytes.into(), error });
                 return Pushed::Read;
             }
@@ -309,7 +310,7 @@ impl Stream {
                 return Pushed::Nowhere;
             }
         }
-        into_single_line(&mut bytes);
+        unbreak(&mut bytes);
         let event = self.event(state.backlog.end(), &bytes);
         state.backlog.push(event);
         state.trim();
@@ -396,7 +397,7 @@ impl Stream {
     /// Whether nobody reads the stream and nothing has come for `kept_for`, so that it need not be kept.
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
-        !state.reading.attached && state.since.elapsed() >= kept_for
+        !state.reading.attached && state.since.is_none_or(|since| since.elapsed() >= kept_for)
     }
 }
 
@@ -430,13 +431,18 @@ impl StreamState {
     fn detach(&mut self) {
         self.reading.attached = false;
         self.reading.turn += 1;
-        self.since = Instant::now();
+        // Nobody comes back to a single answer.
+        if self.started {
+            self.since = Some(Instant::now());
+        }
         self.wake();
     }
 
     fn finish(&mut self) -> Option<Box<dyn Send>> {
         self.finished = true;
-        self.since = Instant::now();
+        if self.started && !self.reading.attached {
+            self.since = Some(Instant::now());
+        }
         self.work.take()
     }
 
@@ -597,16 +603,6 @@ impl Sink for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.0.finish();
-    }
-}
-
-/// Replaces line breaks by spaces. In valid JSON they occur only between tokens, and in an event they would
-/// end a line.
-fn into_single_line(message: &mut [u8]) {
-    if memchr::memchr2(b'\n', b'\r', message).is_some() {
-        for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-            *byte = b' ';
-        }
     }
 }
 

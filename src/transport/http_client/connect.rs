@@ -20,7 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tower_service::Service;
 
-use super::reach::{Gate, Reach, Refused};
+use super::reach::{Gate, OutOfBounds, Reach};
 use super::uri::{origin, resolve, same_origin};
 
 /// The limit for name look-up, TCP and TLS together.
@@ -239,7 +239,7 @@ where
 /// The innermost error with a useful message.
 pub(in crate::transport) fn words(error: &(dyn Error + 'static), uri: &Uri) -> String {
     let mut chain = std::iter::successors(Some(error), |error| Error::source(*error));
-    if let Some(refused) = chain.find_map(|error| error.downcast_ref::<Refused>()) {
+    if let Some(refused) = chain.find_map(|error| error.downcast_ref::<OutOfBounds>()) {
         return refused.to_string();
     }
     let mut next = Some(error);

@@ -52,15 +52,15 @@ pub(in crate::transport) struct Gate {
 
 /// The reason why a connection is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::transport) struct Refused(String);
+pub(in crate::transport) struct OutOfBounds(String);
 
-impl fmt::Display for Refused {
+impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; to use the server without a login, put its credentials into `headers`", self.0)
     }
 }
 
-impl Error for Refused {}
+impl Error for OutOfBounds {}
 
 impl Reach {
     /// The reach of what the server at this URL names. A name that merely resolves to this machine does not
@@ -73,9 +73,9 @@ impl Reach {
     }
 
     /// Checks a URL as far as possible without looking up its name.
-    pub(in crate::transport) fn check(self, uri: &Uri) -> Result<(), Refused> {
+    pub(in crate::transport) fn check(self, uri: &Uri) -> Result<(), OutOfBounds> {
         let host = uri.host().unwrap_or_default();
-        let refused = |why: String| Err(Refused(why));
+        let refused = |why: String| Err(OutOfBounds(why));
         if self == Self::Configured {
             return Ok(());
         }
@@ -109,17 +109,17 @@ impl Reach {
     }
 
     /// Checks all addresses of a name.
-    fn check_addresses(self, name: &str, found: &[SocketAddr]) -> Result<(), Refused> {
+    fn check_addresses(self, name: &str, found: &[SocketAddr]) -> Result<(), OutOfBounds> {
         for address in found.iter().map(SocketAddr::ip) {
             match (self, kind(address)) {
                 (Self::NamedElsewhere, Some(kind)) => {
-                    return Err(Refused(format!(
+                    return Err(OutOfBounds(format!(
                         "{name} resolves to {address}, a {kind} address{ONLY_HERE}"
                     )));
                 }
                 // Plain `http` is allowed to `localhost`, so it must really be this machine.
                 (Self::NamedHere, kind) if is_localhost(name) && kind != Some("loopback") => {
-                    return Err(Refused(format!(
+                    return Err(OutOfBounds(format!(
                         "{name} resolves to {address}, which is not on this machine"
                     )));
                 }

@@ -36,7 +36,7 @@ pub(super) async fn receive<F>(
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
     let (over, mut ended) = watch::channel(false);
-    let desk = Arc::new(Desk { flow: Mutex::new(Some(flow)), finish, over });
+    let server = Arc::new(CallbackServer { flow: Mutex::new(Some(flow)), finish, over });
     let mut connections = JoinSet::new();
     let serving = async {
         loop {
@@ -47,8 +47,8 @@ pub(super) async fn receive<F>(
                         connections.abort_all();
                     }
                     while connections.try_join_next().is_some() {}
-                    let desk = desk.clone();
-                    let service = service_fn(move |request| desk.clone().answer(request));
+                    let server = server.clone();
+                    let service = service_fn(move |request| server.clone().answer(request));
                     connections.spawn(async move {
                         let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                     });
@@ -62,14 +62,14 @@ pub(super) async fn receive<F>(
     let _ = timeout(LAST_PAGE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-struct Desk<C> {
+struct CallbackServer<C> {
     /// `None` once the login has been answered.
     flow: Mutex<Option<Flow>>,
     finish: C,
     over: watch::Sender<bool>,
 }
 
-impl<C> Desk<C> {
+impl<C> CallbackServer<C> {
     async fn answer<F>(
         self: Arc<Self>,
         request: Request<Incoming>,
