@@ -13,6 +13,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=MCP_WORKBENCH_COMMIT");
     println!("cargo::rerun-if-env-changed=MCP_WORKBENCH_CHANNEL");
+    println!("cargo::rerun-if-env-changed=MCP_WORKBENCH_PIE");
     let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(target) = given("TARGET") {
         println!("cargo::rustc-env=BUILD_TARGET={target}");
@@ -22,6 +23,13 @@ fn main() {
         .or_else(|| (given("PROFILE")? == "release").then(checked_out)?);
     println!("cargo::rustc-env=BUILD_COMMIT={}", commit.as_deref().map_or("", short));
     println!("cargo::rustc-env=BUILD_CHANNEL={}", given("MCP_WORKBENCH_CHANNEL").unwrap_or_default());
+    // A program that may lie anywhere fills in 350 KB of addresses in each of its processes, of which there are many
+    // (ARCHITECTURE.md). Where the C library is part of the program, only `-C relocation-model=static` has this effect.
+    let is_glibc = (given("CARGO_CFG_TARGET_OS"), given("CARGO_CFG_TARGET_ENV"))
+        == (Some("linux".into()), Some("gnu".into()));
+    if is_glibc && given("MCP_WORKBENCH_PIE").is_none() {
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
     println!("cargo::rerun-if-changed=Cargo.toml");
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rustc-env=BUILD_SOURCE={:016x}", source(Path::new("src"), 0));

@@ -18,7 +18,7 @@ pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
 use crate::config::NameRule;
 use crate::hash::{HashMap, Seeded};
-use crate::json::{Node, Scanner};
+use crate::json::{Duplicate, Node, Scanner, unbreak};
 use crate::lock::Guard;
 use crate::protocol::era::Era;
 use crate::text::digest;
@@ -107,11 +107,19 @@ pub struct Item {
     raw_key: PageSpan,
     /// The definition as the upstream sent it, before it was mended.
     sent: PageSpan,
+    /// The raw values of `description` and `_meta`, empty where there is none.
+    description: PageSpan,
+    meta: PageSpan,
+    /// Whether a member that faces change stands there twice, perhaps in another case.
+    repeats: bool,
     /// The decoded name or URI.
     pub key: Arc<str>,
     /// What a tool's definition says about apps, if it says anything.
     marks: Option<Arc<Marks>>,
 }
+
+const DESCRIPTION: &str = "description";
+const META: &str = "_meta";
 
 /// A range of a page. Pages are messages, which are never longer than 32 bits can count.
 type PageSpan = Range<u32>;
@@ -123,11 +131,19 @@ impl Item {
             let start = part.as_ptr().addr() - text.as_ptr().addr();
             start as u32..(start + part.len()) as u32
         };
-        let key = definition.get(kind.key()).expect("what has no key is withheld");
+        let keys = [kind.key(), DESCRIPTION, META];
+        let (members, repeats) = match definition.all_unique(keys) {
+            Ok(members) => ([0, 1, 2].map(|place| members.get(place)), false),
+            Err(Duplicate) => (keys.map(|key| definition.get(key)), true),
+        };
+        let [key, description, meta] = members;
+        let [description, meta] =
+            [description, meta].map(|member| member.map_or(0..0, |own| place(own.raw())));
+        let key = key.expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
         let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
-        Self { page: page.clone(), sent: raw.clone(), raw, raw_key, key, marks }
+        Self { page: page.clone(), sent: raw.clone(), raw, raw_key, description, meta, repeats, key, marks }
     }
 
     /// What is shown of a definition, which is a part of `text`, and whether it had to be mended; `page` is a copy
@@ -208,6 +224,96 @@ impl Item {
     pub fn pages(&self) -> impl Iterator<Item = &Arc<str>> {
         let named = self.marks.iter().flat_map(|marks| &marks.pages);
         named.chain(is_page(&self.key).then_some(&self.key))
+    }
+}
+
+/// A definition that a face renders. The places of the members that faces change are known, so that it is not read again.
+#[derive(Clone, Copy)]
+pub struct Definition<'a> {
+    kind: Kind,
+    item: &'a Item,
+}
+
+impl<'a> Definition<'a> {
+    /// The whole definition.
+    #[cfg(test)]
+    pub fn raw(self) -> &'a str {
+        self.item.raw()
+    }
+
+    /// The decoded name or URI.
+    pub fn key(self) -> &'a str {
+        &self.item.key
+    }
+
+    /// The raw name or URI.
+    pub fn raw_key(self) -> &'a str {
+        self.item.raw_key()
+    }
+
+    /// The raw description.
+    pub fn description(self) -> Option<&'a str> {
+        self.part(&self.item.description)
+    }
+
+    /// The raw `_meta`.
+    pub fn meta(self) -> Option<&'a str> {
+        self.part(&self.item.meta)
+    }
+
+    fn part(self, place: &PageSpan) -> Option<&'a str> {
+        let part = &self.item.page[place.start as usize..place.end as usize];
+        Some(part).filter(|part| !part.is_empty())
+    }
+
+    /// Appends the definition with another name or URI.
+    pub fn write_named(self, out: &mut Vec<u8>, key: &str) {
+        self.write_with(out, &[(self.kind.key(), &[key])]);
+    }
+
+    /// Appends a tool's definition with another name, description and `_meta`. Each raw value is the sum of its parts.
+    pub fn write_tool(self, out: &mut Vec<u8>, name: &[&str], description: &[&str], meta: &[&str]) {
+        self.write_with(out, &[(self.kind.key(), name), (DESCRIPTION, description), (META, meta)]);
+    }
+
+    /// Appends the definition with members set, as [`Node::write_with`] does.
+    fn write_with(self, out: &mut Vec<u8>, members: &[(&str, &[&str])]) {
+        let Item { page, raw, raw_key, description, meta, repeats, .. } = self.item;
+        if *repeats {
+            let values: Vec<_> = members.iter().map(|(_, parts)| parts.concat()).collect();
+            let changes: Vec<_> =
+                members.iter().zip(&values).map(|((key, _), value)| (*key, Some(&**value))).collect();
+            let mut scanner = Scanner::default();
+            let definition = scanner.scan_str(self.item.raw()).expect("definitions are valid JSON").root();
+            return definition.write_with(out, &changes);
+        }
+        let start = out.len();
+        let place = |key: &str| match key {
+            DESCRIPTION => description,
+            META => meta,
+            _ => raw_key,
+        };
+        let mut replaced: [Option<(&PageSpan, &[&str])>; 3] = [None; 3];
+        for (slot, (key, parts)) in replaced.iter_mut().zip(members) {
+            *slot = Some((place(key), *parts)).filter(|(place, _)| !place.is_empty());
+        }
+        replaced.sort_unstable_by_key(|slot| slot.map(|(place, _)| place.start));
+        let mut at = raw.start as usize;
+        for (place, parts) in replaced.into_iter().flatten() {
+            out.extend_from_slice(&page.as_bytes()[at..place.start as usize]);
+            parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+            at = place.end as usize;
+        }
+        // Before the brace that ends it come the members that it did not have.
+        out.extend_from_slice(&page.as_bytes()[at..raw.end as usize - 1]);
+        for (key, parts) in members.iter().filter(|(key, _)| place(key).is_empty()) {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(key.as_bytes());
+            out.extend_from_slice(b"\":");
+            parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        }
+        out.push(b'}');
+        unbreak(&mut out[start..]);
     }
 }
 
@@ -368,6 +474,10 @@ pub struct Prints {
     /// The fingerprint of what the list of tools says about these things; `None` if it says
     /// nothing.
     pub catalog: Option<u64>,
+    /// What the list of tools says about the things, one text after the other.
+    told: String,
+    /// The end offset of each of these texts; empty if it says nothing.
+    told_ends: Vec<u32>,
 }
 
 /// The definitions of one kind as clients see them.
@@ -478,17 +588,18 @@ impl KindItems {
 }
 
 impl Prints {
-    /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing
-    /// with this definition, if it says anything.
+    /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing with this
+    /// definition, if it says anything; a face says something about every thing of a kind, or about none.
     pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
         let (things, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
-        let (mut catalog, mut is_told) = (hasher(), false);
+        let (mut catalog, mut told, mut told_ends) = (hasher(), String::new(), Vec::new());
         let mut print = |item: &ExposedItem| {
             if let Some(text) = tells(item.own.raw()) {
-                is_told = true;
                 catalog.write(item.name.as_bytes());
                 catalog.write(text.as_bytes());
+                told.push_str(&text);
+                told_ends.push(told.len() as u32);
             }
             let mut hasher = hasher();
             hasher.write(item.name.as_bytes());
@@ -497,26 +608,54 @@ impl Prints {
             hasher.finish()
         };
         let items = things.items.iter().map(&mut print).collect();
-        Self { items, catalog: is_told.then(|| catalog.finish()) }
+        let catalog = (!told_ends.is_empty()).then(|| catalog.finish());
+        told.shrink_to_fit();
+        Self { items, catalog, told, told_ends }
+    }
+
+    /// What the list of tools says about one of these things.
+    pub fn told(&self, item: &ExposedItem) -> &str {
+        let at = item.at as usize;
+        let Some(end) = self.told_ends.get(at) else { return "" };
+        let start = at.checked_sub(1).map_or(0, |before| self.told_ends[before]);
+        &self.told[start as usize..*end as usize]
     }
 }
 
 impl Rendered {
-    /// Renders every thing of one kind, in order, from its definition or from an earlier rendering.
+    /// Renders every thing of one kind, in order, from its definition.
     pub(super) fn new(
         things: &KindItems,
-        before: Option<&Self>,
+        kind: Kind,
+        render: impl Fn(&ExposedItem, Definition<'_>, &mut Vec<u8>),
+    ) -> Self {
+        Self::written(things, |item, out| render(item, Definition { kind, item: &item.own }, out))
+    }
+
+    /// Renders every thing of one kind, in order, from an earlier rendering.
+    pub(super) fn again(
+        &self,
+        things: &KindItems,
         mut render: impl FnMut(&ExposedItem, Node<'_>, &mut Vec<u8>),
     ) -> Self {
-        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(things.items.len()));
         let mut scanner = Scanner::default();
+        Self::written(things, |item, out| {
+            let definition = self.definition(item);
+            render(item, scanner.scan_str(definition).expect("definitions are valid JSON").root(), out);
+        })
+    }
+
+    fn written(things: &KindItems, mut write: impl FnMut(&ExposedItem, &mut Vec<u8>)) -> Self {
+        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(things.items.len()));
         for item in &things.items {
             if item.at > 0 {
                 text.push(b',');
             }
-            let definition = before.map_or(item.own.raw(), |before| before.definition(item));
-            let definition = scanner.scan_str(definition).expect("definitions are valid JSON").root();
-            render(item, definition, &mut text);
+            write(item, &mut text);
+            // As much as all of them take if they are like the first.
+            if item.at == 0 {
+                text.reserve_exact((text.len() + text.len() / 16) * (things.items.len() - 1));
+            }
             ends.push(text.len() as u32);
         }
         text.shrink_to_fit();
@@ -658,6 +797,41 @@ mod tests {
             read(Kind::Prompt, "{}").unwrap_err(),
             "answered `prompts/list` without a list of prompts"
         );
+    }
+
+    #[test]
+    fn what_is_rendered_from_places_is_what_would_be_rendered_from_a_reading() {
+        // White space inside the braces stays, where a reading would leave it out.
+        let bare = |out: Vec<u8>| String::from_utf8(out).unwrap().replace(' ', "");
+        for definition in [
+            r#"{"name":"a","inputSchema":{}}"#,
+            r#"{"_meta":{"x":1},"description":"d","name":"a"}"#,
+            r#"{"description":"d","name":"a","_meta":{}}"#,
+            r#"{ "inputSchema" : { "description" : "not this one" } , "name" : "a" }"#,
+            "{\n  \"name\": \"a\",\r\n  \"description\": \"d\"\n}",
+            r#"{"n\u0061me":"a","description":"d"}"#,
+            r#"{"name":"a","x":1,"name":"b"}"#,
+            r#"{"name":"a","Description":"c","description":"d"}"#,
+            r#"{"name":"a","_meta":{},"_meta":{"x":1}}"#,
+        ] {
+            let mut scanner = Scanner::default();
+            let node = scanner.scan_str(definition).unwrap().root();
+            let item = Item::new(Kind::Tool, &definition.into(), definition, node);
+            let place = Definition { kind: Kind::Tool, item: &item };
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            place.write_tool(&mut out, &["\"", "n\""], &["\"e\""], &["{", "}"]);
+            node.write_with(
+                &mut expected,
+                &[("name", Some("\"n\"")), ("description", Some("\"e\"")), ("_meta", Some("{}"))],
+            );
+            assert_eq!(bare(out), bare(expected), "{definition}");
+            let raw = |key| node.get(key).map(Node::raw);
+            assert_eq!((place.description(), place.meta()), (raw("description"), raw("_meta")));
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            place.write_named(&mut out, "\"n\"");
+            node.write_with(&mut expected, &[("name", Some("\"n\""))]);
+            assert_eq!(bare(out), bare(expected), "{definition}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
@@ -17,9 +18,10 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::roles::Era;
 use crate::scene;
 
 /// Answers every request with the same bytes, its body unread but for its end.
@@ -28,7 +30,7 @@ pub(crate) fn constant(size: usize) {
     let answer = Bytes::from(format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}}}}"
     ));
-    serve(async move || {
+    serve(1, async move || {
         move |_: Bytes| {
             let answer = answer.clone();
             async move { answer }
@@ -55,9 +57,10 @@ struct Answer<'a> {
 type Waiting = Arc<Mutex<(u64, HashMap<u64, oneshot::Sender<Bytes>>)>>;
 
 /// Reads a request, gives it an id of its own, writes it to an upstream's stdin, and answers with what comes back.
-pub(crate) fn bridge() {
-    serve(async || {
-        let mut command = tokio::process::Command::from(scene::upstream(1));
+/// `fronts` is the number of threads that speak HTTP.
+pub(crate) fn bridge(era: Era, fronts: usize) {
+    serve(fronts, async move || {
+        let mut command = tokio::process::Command::from(scene::upstream_of(era, 1));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -120,38 +123,59 @@ async fn read(mut from: BufReader<tokio::process::ChildStdout>, waiting: Waiting
     }
 }
 
-/// Serves on a free port, says which, and ends with stdin.
-fn serve<H, F>(prepare: impl AsyncFnOnce() -> H)
+/// Serves on a free port, says which, and ends with stdin. Each front thread accepts, reads and answers by itself; what
+/// `prepare` spawns runs on the first.
+fn serve<H, F>(fronts: usize, prepare: impl AsyncFnOnce() -> H)
 where
     H: Fn(Bytes) -> F + Clone + Send + 'static,
     F: Future<Output = Bytes> + Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime().block_on(async {
         let handler = prepare().await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = first.local_addr().expect("it is bound");
+        for _ in 1..fronts {
+            let handler = handler.clone();
+            std::thread::spawn(move || runtime().block_on(async { accept(listen(address), handler).await }));
+        }
         println!("listening on http://{address}/mcp");
         std::io::stdout().flush().expect("somebody reads");
         std::thread::spawn(|| {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             std::process::exit(0);
         });
-        loop {
-            let (stream, _) = listener.accept().await.expect("a connection");
-            let _ = stream.set_nodelay(true);
-            let handler = handler.clone();
-            let service = service_fn(move |request: Request<Incoming>| {
-                let handler = handler.clone();
-                async move {
-                    let body = request.into_body().collect().await.expect("a body").to_bytes();
-                    let mut response = Response::new(Full::new(handler(body).await));
-                    let kind = hyper::header::HeaderValue::from_static("application/json");
-                    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
-                    Ok::<_, Infallible>(response)
-                }
-            });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        }
+        accept(first, handler).await;
     });
+}
+
+/// A listener beside others on the same port, among which the system shares connections out.
+fn listen(address: SocketAddr) -> TcpListener {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseport(true).expect("an option");
+    socket.bind(address).expect("a port");
+    socket.listen(1024).expect("it listens")
+}
+
+async fn accept<H, F>(listener: TcpListener, handler: H)
+where
+    H: Fn(Bytes) -> F + Clone + Send + 'static,
+    F: Future<Output = Bytes> + Send + 'static,
+{
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let _ = stream.set_nodelay(true);
+        let handler = handler.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let handler = handler.clone();
+            async move {
+                let body = request.into_body().collect().await.expect("a body").to_bytes();
+                let mut response = Response::new(Full::new(handler(body).await));
+                let kind = hyper::header::HeaderValue::from_static("application/json");
+                response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+                Ok::<_, Infallible>(response)
+            }
+        });
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
 }

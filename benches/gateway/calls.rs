@@ -1,25 +1,14 @@
 //! Calls: how long one takes, how many there are in a second, and what they cost the process in the middle.
 
-use std::time::Duration;
-
 use crate::Effort;
-use crate::client::{Call, Client, Shape};
+use crate::client::{Client, Shape};
+use crate::contest::{Contestant, Rounds, Sample, rounds};
+use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
-use crate::system;
-use crate::table::{self, Target, median, micros, quantile};
+use crate::table::{self, Target};
 
 const ONE: Size = Size(1, 1, 1);
 const IN_FLIGHT: [usize; 3] = [1, 16, 64];
-
-/// Somebody between the client and the upstream.
-struct Contestant {
-    name: &'static str,
-    client: Client,
-    way: Way,
-    size: Size,
-    /// What a call took when last measured, by [`IN_FLIGHT`].
-    each: [Duration; 3],
-}
 
 // Their places in the list of contestants.
 const DIRECT: usize = 0;
@@ -29,22 +18,11 @@ const DYNAMIC: usize = 4;
 const TOOLMAN: usize = 5;
 const RMCP: usize = 6;
 
-/// What was measured of one contestant in one round.
-#[derive(Default)]
-struct Sample {
-    p50: f64,
-    p99: f64,
-    /// Calls a second, by [`IN_FLIGHT`].
-    throughput: [f64; 3],
-    /// Microseconds of processor time a call, by [`IN_FLIGHT`].
-    cpu: [f64; 3],
-}
-
 /// Everyone, with payloads of several sizes.
 pub(crate) fn measure(effort: Effort) {
     let (file, toolman) = (File::new(ONE), File::toolman(ONE));
-    let role = |name: &'static str, role: &str, way| {
-        let mut client = Client::start(scene::role(&[role]));
+    let role = |name: &str, role: &[&str], way| {
+        let mut client = Client::start(scene::role(role));
         client.initialize();
         Contestant::new(name, client, way, ONE)
     };
@@ -53,12 +31,12 @@ pub(crate) fn measure(effort: Effort) {
     direct.initialize();
     let mut contestants = vec![
         Contestant::new("direct", direct, Way::Plain, ONE),
-        role("byte relay", "bytes", Way::Plain),
-        role("envelope relay", "envelope", Way::Registered),
+        role("byte relay", &["bytes"], Way::Plain),
+        role("envelope relay", &["envelope", Era::Legacy.name()], Way::Registered),
         ours("**ours**, proxy", "proxy", Way::Used),
         ours("**ours**, dynamic", "dynamic", Way::Registered),
         Contestant::new("**ours**, toolman", scene::toolman(&toolman), Way::Catalogued, ONE),
-        role("rmcp relay", "rmcp", Way::Registered),
+        role("rmcp relay", &["rmcp"], Way::Registered),
     ];
     const KB: usize = 1000;
     for (title, shape) in [
@@ -68,7 +46,7 @@ pub(crate) fn measure(effort: Effort) {
         ("10 KB in the answer", Shape::Answer(10 * KB)),
         ("1 MB in the answer", Shape::Answer(1000 * KB)),
     ] {
-        let rounds = rounds(&mut contestants, shape, effort);
+        let rounds = rounds(&mut contestants, shape, &IN_FLIGHT, effort);
         show(title, &contestants, &rounds);
         match shape {
             Shape::Echo(100) => small_targets(&rounds),
@@ -93,10 +71,10 @@ pub(crate) fn flatness(effort: Effort) {
                 .collect();
         // The difference is small, so more and shorter rounds.
         let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
-        let rounds = rounds(&mut contestants, Shape::Echo(100), effort);
-        let ratio = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[1]) / of(&round[0])));
+        let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
+        let ratio = |of: fn(&Sample) -> f64| rounds.ratio(1, 0, of);
         for (at, contestant) in contestants.iter().enumerate() {
-            let of = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            let of = |of: fn(&Sample) -> f64| rounds.of(at, of);
             rows.push(vec![
                 format!("{mode}: {}", contestant.name),
                 format!("{:.1}", of(|sample| sample.p50)),
@@ -130,60 +108,18 @@ pub(crate) fn flatness(effort: Effort) {
     );
 }
 
-fn rounds(contestants: &mut [Contestant], shape: Shape, effort: Effort) -> Vec<Vec<Sample>> {
-    for contestant in &mut *contestants {
-        let call = Call::new(scene::call(contestant.way, contestant.size), shape);
-        contestant.client.settle();
-        contestant.client.check(&call, shape);
-        let warm = if shape.size() > 100_000 { 1 } else { 4 };
-        contestant.each = IN_FLIGHT.map(|in_flight| {
-            let count = warm * in_flight;
-            contestant.client.calls(&call, count, in_flight).0 / count as u32
-        });
-    }
-    let round = |_| contestants.iter_mut().map(|contestant| contestant.sample(shape, effort)).collect();
-    (0..effort.rounds).map(round).collect()
-}
-
-impl Contestant {
-    fn new(name: &'static str, client: Client, way: Way, size: Size) -> Self {
-        Self { name, client, way, size, each: [Duration::ZERO; 3] }
-    }
-
-    fn sample(&mut self, shape: Shape, effort: Effort) -> Sample {
-        let call = Call::new(scene::call(self.way, self.size), shape);
-        let mut sample = Sample::default();
-        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
-            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
-            let count = (count as usize).clamp(in_flight.max(4), 200_000);
-            let before = system::cpu(self.client.pid());
-            let (elapsed, latencies) = self.client.calls(&call, count, in_flight);
-            let spent = system::cpu(self.client.pid()) - before;
-            self.each[at] = elapsed / count as u32;
-            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
-            sample.cpu[at] = micros(spent) / count as f64;
-            if in_flight == 1 {
-                let mut latencies: Vec<_> = latencies.into_iter().map(micros).collect();
-                sample.p50 = quantile(&mut latencies, 0.5);
-                sample.p99 = quantile(&mut latencies, 0.99);
-            }
-        }
-        sample
-    }
-}
-
-fn show(title: &str, contestants: &[Contestant], rounds: &[Vec<Sample>]) {
+fn show(title: &str, contestants: &[Contestant], rounds: &Rounds) {
     let rows = contestants.iter().enumerate().map(|(at, contestant)| {
-        let of = |of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+        let of = |of: &dyn Fn(&Sample) -> f64| rounds.of(at, of);
         let cpu = |flight: usize| match at {
             DIRECT => "–".to_owned(),
             _ => format!("{:.2}", of(&|sample| sample.cpu[flight])),
         };
         vec![
-            contestant.name.to_owned(),
+            contestant.name.clone(),
             format!("{:.1}", of(&|sample| sample.p50)),
             format!("{:.1}", of(&|sample| sample.p99)),
-            format!("{:.1}", median(added(rounds, at))),
+            format!("{:.1}", rounds.added(at, DIRECT)),
             format!("{:.0}", of(&|sample| sample.throughput[0])),
             format!("{:.0}", of(&|sample| sample.throughput[1])),
             format!("{:.0}", of(&|sample| sample.throughput[2])),
@@ -205,29 +141,18 @@ fn show(title: &str, contestants: &[Contestant], rounds: &[Vec<Sample>]) {
     table::print(&format!("Calls, {title}"), "", &head, &rows.collect::<Vec<_>>());
 }
 
-/// What the middle adds to the median call, round by round.
-fn added(rounds: &[Vec<Sample>], at: usize) -> impl Iterator<Item = f64> {
-    rounds.iter().map(move |round| round[at].p50 - round[DIRECT].p50)
-}
-
-/// The median of a number of one contestant over that of another, round by round.
-fn ratio(rounds: &[Vec<Sample>], one: usize, other: usize, of: impl Fn(&Sample) -> f64) -> f64 {
-    median(rounds.iter().map(|round| of(&round[one]) / of(&round[other])))
-}
-
 const OURS: [(&str, usize); 3] = [("proxy", PROXY), ("dynamic", DYNAMIC), ("toolman", TOOLMAN)];
 
-fn small_targets(rounds: &[Vec<Sample>]) {
+fn small_targets(rounds: &Rounds) {
     let through = |sample: &Sample| sample.throughput[2];
     for (name, at) in OURS {
-        let added = added(rounds, at).zip(added(rounds, ENVELOPE)).map(|(ours, limit)| ours / limit);
-        let relayed = |of: fn(&Sample) -> f64| ratio(rounds, at, ENVELOPE, of);
+        let relayed = |of: fn(&Sample) -> f64| rounds.ratio(at, ENVELOPE, of);
         table::targets(
             "small calls",
             [
                 Target::at_most(
                     format!("{name}: added p50 ≤ 1.5× the envelope relay's"),
-                    median(added),
+                    rounds.added_ratio(at, ENVELOPE, DIRECT),
                     1.5,
                     "×",
                 ),
@@ -251,7 +176,7 @@ fn small_targets(rounds: &[Vec<Sample>]) {
                 ),
                 Target::at_least(
                     format!("{name}: throughput, 64 in flight ≥ 5× the rmcp relay's"),
-                    ratio(rounds, at, RMCP, through),
+                    rounds.ratio(at, RMCP, through),
                     5.0,
                     "×",
                 ),
@@ -260,9 +185,9 @@ fn small_targets(rounds: &[Vec<Sample>]) {
     }
 }
 
-fn large_targets(title: &str, rounds: &[Vec<Sample>]) {
+fn large_targets(title: &str, rounds: &Rounds) {
     for (name, ours) in OURS {
-        let by_flight = (0..3).map(|at| ratio(rounds, ours, ENVELOPE, |sample| sample.throughput[at]));
+        let by_flight = (0..3).map(|at| rounds.ratio(ours, ENVELOPE, |sample| sample.throughput[at]));
         let worst = by_flight.fold(f64::INFINITY, f64::min);
         let text =
             format!("{name}: throughput ≥ 0.85× the envelope relay's, the worst of 1, 16, 64 in flight");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use memchr::{memchr, memchr_iter, memmem};
 
+use crate::contest::Caller;
 use crate::roles::Era;
 use crate::system;
 
@@ -20,11 +21,6 @@ pub(crate) struct Client {
     next: u64,
     era: Era,
 }
-
-/// What a modern client says of itself in every request.
-const META: &str = "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
-    \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
-    \"io.modelcontextprotocol/clientCapabilities\":{}}";
 
 /// Which call is made: its parameters in full.
 pub(crate) struct Call(String);
@@ -78,11 +74,6 @@ impl Client {
         self
     }
 
-    /// Of the process that was started.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// The handshake.
     pub(crate) fn initialize(&mut self) {
         if self.era == Era::Modern {
@@ -120,8 +111,74 @@ impl Client {
         answers
     }
 
-    /// Makes calls, so many at a time, and says how long each waited if it was one at a time.
-    pub(crate) fn calls(&mut self, call: &Call, count: usize, in_flight: usize) -> (Duration, Vec<Duration>) {
+    /// The next line, whatever it is.
+    pub(crate) fn line(&mut self) -> String {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = memchr(b'\n', &self.held[seen..]) {
+                let line: Vec<u8> = self.held.drain(..=seen + end).collect();
+                return String::from_utf8(line).expect("UTF-8");
+            }
+            seen = self.held.len();
+            system::wait(self.stdout.as_fd(), None);
+            self.held.resize(seen + 256 * 1024, 0);
+            let read = match self.stdout.read(&mut self.held[seen..]) {
+                Ok(0) => panic!("the server has ended"),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                Err(error) => panic!("cannot read: {error}"),
+            };
+            self.held.truncate(seen + read);
+        }
+    }
+
+    /// Takes what has come unasked, so that the next measurement begins clean.
+    pub(crate) fn settle(&mut self) {
+        let method = if self.era == Era::Modern { "server/discover" } else { "ping" };
+        self.request(method, "{}");
+        self.held.clear();
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, method: &str, params: &str) {
+        let id = self.next;
+        self.next += 1;
+        let params = self.era.params(params);
+        writeln!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}")
+            .expect("memory");
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.stdin().write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    system::wait(
+                        self.stdin.as_ref().expect("open").as_fd(),
+                        self.stdin.as_ref().map(AsFd::as_fd),
+                    );
+                }
+                Err(error) => panic!("the server does not read: {error}"),
+            }
+        }
+    }
+
+    fn stdin(&mut self) -> &mut ChildStdin {
+        self.stdin.as_mut().expect("open until the drop")
+    }
+}
+
+impl Caller for Client {
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn check(&mut self, call: &Call, shape: Shape) {
+        self.settle();
+        assert_text(&self.request("tools/call", &call.0), shape);
+    }
+
+    fn calls(&mut self, call: &Call, count: usize, in_flight: usize) -> (Duration, Vec<Duration>) {
         assert!(self.held.is_empty(), "nothing is expected");
         let mut pending = Vec::new();
         let (mut written, mut sent, mut answered) = (0, 0, 0);
@@ -167,77 +224,13 @@ impl Client {
         }
         (began.elapsed(), latencies)
     }
+}
 
-    /// Makes one call and checks its answer.
-    pub(crate) fn check(&mut self, call: &Call, shape: Shape) {
-        let answer = self.request("tools/call", &call.0);
-        let text = memmem::find(answer.as_bytes(), b"\"text\":\"").expect("a text") + 8;
-        let length = memchr(b'"', &answer.as_bytes()[text..]).expect("its end");
-        assert_eq!(length, shape.size(), "the whole payload comes back");
-    }
-
-    /// The next line, whatever it is.
-    pub(crate) fn line(&mut self) -> String {
-        let mut seen = 0;
-        loop {
-            if let Some(end) = memchr(b'\n', &self.held[seen..]) {
-                let line: Vec<u8> = self.held.drain(..=seen + end).collect();
-                return String::from_utf8(line).expect("UTF-8");
-            }
-            seen = self.held.len();
-            system::wait(self.stdout.as_fd(), None);
-            self.held.resize(seen + 256 * 1024, 0);
-            let read = match self.stdout.read(&mut self.held[seen..]) {
-                Ok(0) => panic!("the server has ended"),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-                Err(error) => panic!("cannot read: {error}"),
-            };
-            self.held.truncate(seen + read);
-        }
-    }
-
-    /// Takes what has come unasked, so that the next measurement begins clean.
-    pub(crate) fn settle(&mut self) {
-        let method = if self.era == Era::Modern { "server/discover" } else { "ping" };
-        self.request(method, "{}");
-        self.held.clear();
-    }
-
-    fn write(&mut self, out: &mut Vec<u8>, method: &str, params: &str) {
-        let id = self.next;
-        self.next += 1;
-        write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":").expect("memory");
-        match self.era {
-            Era::Legacy => out.extend_from_slice(params.as_bytes()),
-            Era::Modern => {
-                let members = params.strip_suffix('}').expect("an object");
-                let comma = if members == "{" { "" } else { "," };
-                write!(out, "{members}{comma}{META}}}").expect("memory");
-            }
-        }
-        out.extend_from_slice(b"}\n");
-    }
-
-    /// Writes bytes as they are.
-    pub(crate) fn send(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            match self.stdin().write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    system::wait(
-                        self.stdin.as_ref().expect("open").as_fd(),
-                        self.stdin.as_ref().map(AsFd::as_fd),
-                    );
-                }
-                Err(error) => panic!("the server does not read: {error}"),
-            }
-        }
-    }
-
-    fn stdin(&mut self) -> &mut ChildStdin {
-        self.stdin.as_mut().expect("open until the drop")
-    }
+/// Checks that a call's answer has the whole payload.
+pub(crate) fn assert_text(answer: &str, shape: Shape) {
+    let text = memmem::find(answer.as_bytes(), b"\"text\":\"").expect("a text") + 8;
+    let length = memchr(b'"', &answer.as_bytes()[text..]).expect("its end");
+    assert_eq!(length, shape.size(), "the whole payload comes back");
 }
 
 impl Drop for Client {

@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 
 use crate::Effort;
 use crate::client::{Call, Client, Shape};
+use crate::contest::Caller;
 use crate::scene::{self, File, Size, Way};
 use crate::system;
 use crate::table::{self, Target, median, micros, millis};
 
 const ONE: Size = Size(1, 1, 1);
+/// By then every process has given back what it needed to start, and what a relay used for calls.
+const GIVEN_BACK: Duration = Duration::from_secs(3);
 
 /// All figures of the daemon.
 pub(crate) fn measure(effort: Effort) {
@@ -168,6 +171,7 @@ fn relays() {
     let mut clients: Vec<_> = (0..MANY).map(|_| den.open(ONE)).collect();
     let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
     clients.iter_mut().for_each(|client| drop(client.calls(&call, 100, 10)));
+    std::thread::sleep(GIVEN_BACK);
     let each: Vec<_> = clients.iter().map(|client| system::memory(client.pid())).collect();
     let anonymous = each.iter().map(|memory| memory.anonymous).fold(0.0, f64::max) * 1024.0 / 1e6;
     let pss = each.iter().map(|memory| memory.pss).sum::<f64>() * 1024.0 / 1e6;
@@ -255,10 +259,12 @@ fn sharing() {
     let without = {
         let file = File::new(TEN);
         let clients: Vec<_> = (0..SESSIONS).map(|_| scene::open_gateway(&file, "dynamic", TEN)).collect();
+        std::thread::sleep(GIVEN_BACK);
         clients.iter().map(|client| system::memory_of_tree(client.pid())).sum::<f64>()
     };
     let den = Den::new(TEN);
     let clients: Vec<_> = (0..SESSIONS).map(|_| den.open(TEN)).collect();
+    std::thread::sleep(GIVEN_BACK);
     let relays: f64 = clients.iter().map(|client| system::memory(client.pid()).pss).sum();
     let (daemon, trees) = (den.pid(), den.status()["servers"].as_array().map_or(0, Vec::len));
     let with = relays + system::memory_of_tree(daemon);

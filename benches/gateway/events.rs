@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use memchr::memmem;
 
 use crate::Effort;
 use crate::client::{Call, Client, Shape};
+use crate::contest::{Contestant, Sample, rounds};
+use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
 use crate::system;
 use crate::table::{self, Target, median, micros, quantile};
@@ -23,25 +24,11 @@ pub(crate) fn measure(effort: Effort) {
     console(effort);
 }
 
-/// A gateway on pipes.
-struct Contestant {
-    name: &'static str,
-    client: Client,
-    each: [Duration; 2],
-}
-
-/// Calls a second and processor time of a call, by [`IN_FLIGHT`].
-#[derive(Default)]
-struct Sample {
-    throughput: [f64; 2],
-    cpu: [f64; 2],
-}
-
 fn calls(effort: Effort) {
     let state = State::new();
     let (plain, journalled) = (File::new(ONE), File::new(ONE).with("journal", true.into()));
     let collector = collector();
-    let start = |name, file: &File, signal: Option<&str>| {
+    let start = |name: &str, file: &File, signal: Option<&str>| {
         let mut command = scene::gateway(file, "dynamic");
         command.env("XDG_STATE_HOME", &state.0);
         if let Some(signal) = signal {
@@ -50,8 +37,7 @@ fn calls(effort: Effort) {
         let mut client = Client::start(command);
         client.initialize();
         client.request("tools/call", &scene::open(0));
-        client.settle();
-        Contestant { name, client, each: [Duration::from_micros(50); 2] }
+        Contestant::new(name, client, Way::Registered, ONE)
     };
     let mut contestants = [
         start("everything off", &plain, None),
@@ -59,19 +45,14 @@ fn calls(effort: Effort) {
         start("journal and metrics", &journalled, Some("METRICS_")),
         start("traces", &plain, Some("TRACES_")),
     ];
-    let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
     // The difference is small, so more and shorter rounds.
     let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
-    let rounds: Vec<Vec<Sample>> = (0..effort.rounds)
-        .map(|_| contestants.iter_mut().map(|one| one.sample(&call, effort)).collect())
-        .collect();
-    let of = |at: usize, of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
-    let ratio = |at: usize, of: &dyn Fn(&Sample) -> f64| {
-        median(rounds.iter().map(|round| of(&round[at]) / of(&round[0])))
-    };
+    let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
+    let of = |at: usize, of: &dyn Fn(&Sample) -> f64| rounds.of(at, of);
+    let ratio = |at: usize, of: &dyn Fn(&Sample) -> f64| rounds.ratio(at, 0, of);
     let row = |(at, contestant): (usize, &Contestant)| {
         vec![
-            contestant.name.to_owned(),
+            contestant.name.clone(),
             format!("{:.0}", of(at, &|sample| sample.throughput[0])),
             format!("{:.0}", of(at, &|sample| sample.throughput[1])),
             format!("{:.2}", ratio(at, &|sample| sample.throughput[0])),
@@ -91,23 +72,6 @@ fn calls(effort: Effort) {
     table::targets("traces", targets);
 }
 
-impl Contestant {
-    fn sample(&mut self, call: &Call, effort: Effort) -> Sample {
-        let mut sample = Sample::default();
-        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
-            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
-            let count = (count as usize).clamp(in_flight.max(4), 100_000);
-            let before = system::cpu(self.client.pid());
-            let (elapsed, _) = self.client.calls(call, count, in_flight);
-            let spent = system::cpu(self.client.pid()) - before;
-            self.each[at] = elapsed / count as u32;
-            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
-            sample.cpu[at] = micros(spent) / count as f64;
-        }
-        sample
-    }
-}
-
 /// A gateway with a console, whose calls are made with and without a tab that reads nothing.
 fn console(effort: Effort) {
     let state = State::new();
@@ -116,7 +80,7 @@ fn console(effort: Effort) {
     command.arg("--console").env("XDG_STATE_HOME", &state.0);
     let server = Server::start(command);
     let key = std::fs::read_to_string(state.0.join("mcp-workbench/console.key")).expect("it was made");
-    let mut session = Session::open(server.address, 1);
+    let mut session = Session::open(server.address, Era::Legacy, 1);
     let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
     // Whatever is made once is made before.
     drop(server.open_tab(key.trim()));

@@ -1,13 +1,15 @@
 //! The gateway over HTTP: calls, what many sessions cost, and clients that never finish a request.
 
-use std::time::Duration;
+use std::rc::Rc;
 
 use crate::Effort;
 use crate::client::{Call, Shape};
+use crate::contest::{Contestant, Sample, rounds};
+use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
 use crate::system;
-use crate::table::{self, Target, median, micros, quantile};
-use crate::web::{Server, Session};
+use crate::table::{self, Target, micros, quantile};
+use crate::web::{Server, Session, Visit};
 
 const ONE: Size = Size(1, 1, 1);
 const IN_FLIGHT: [usize; 3] = [1, 32, 64];
@@ -18,26 +20,10 @@ const BRIDGE: usize = 1;
 const PROXY: usize = 2;
 const DYNAMIC: usize = 3;
 
-/// A server, a session with it, and the call that is made.
-struct Contestant {
-    name: &'static str,
-    server: Server,
-    session: Session,
-    call: Call,
-    /// What a call took when last measured, by [`IN_FLIGHT`].
-    each: [Duration; 3],
-}
-
-#[derive(Default)]
-struct Sample {
-    p50: f64,
-    throughput: [f64; 3],
-    cpu: [f64; 3],
-}
-
 /// Everything over HTTP.
 pub(crate) fn measure(effort: Effort) {
     calls(effort);
+    fronts(effort);
     flatness(effort);
     sessions();
     half_open();
@@ -45,28 +31,30 @@ pub(crate) fn measure(effort: Effort) {
 
 fn calls(effort: Effort) {
     let file = File::new(ONE);
-    let role = |name, role: &[&str]| {
-        let server = Server::start(scene::role(role));
-        Contestant::new(name, server, |server| Session::stateless(server.address), Way::Plain, ONE)
+    let role = |name: &str, role: &[&str]| {
+        let server = Rc::new(Server::start(scene::role(role)));
+        let session = Session::stateless(server.address, Era::Legacy);
+        Contestant::new(name, Visit { server, session }, Way::Plain, ONE)
     };
-    let ours = |name, mode, way| {
-        let server = Server::start(scene::http_gateway(&file, mode));
-        Contestant::new(name, server, |server| Session::open(server.address, ONE.0), way, ONE)
+    let ours = |name: &str, mode, way| {
+        let server = Rc::new(Server::start(scene::http_gateway(&file, mode)));
+        let session = Session::open(server.address, Era::Legacy, ONE.0);
+        Contestant::new(name, Visit { server, session }, way, ONE)
     };
     let mut contestants = vec![
         role("bare handler", &["constant", "100"]),
-        role("bridge to a pipe", &["bridge"]),
+        role("bridge to a pipe", &["bridge", Era::Legacy.name()]),
         ours("**ours**, proxy", "proxy", Way::Used),
         ours("**ours**, dynamic", "dynamic", Way::Registered),
     ];
-    let rounds = rounds(&mut contestants, effort);
+    let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
     let rows: Vec<_> = contestants
         .iter()
         .enumerate()
         .map(|(at, contestant)| {
-            let of = |of: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            let of = |of: &dyn Fn(&Sample) -> f64| rounds.of(at, of);
             vec![
-                contestant.name.to_owned(),
+                contestant.name.clone(),
                 format!("{:.1}", of(&|sample| sample.p50)),
                 format!("{:.0}", of(&|sample| sample.throughput[0])),
                 format!("{:.0}", of(&|sample| sample.throughput[1])),
@@ -79,14 +67,8 @@ fn calls(effort: Effort) {
     let head = ["", "p50 µs", "calls/s, 1 in flight", "32", "64", "CPU µs/call, 1 in flight", "64"];
     let note = "Connections are kept alive, one call in flight on each. The bare handler answers at once, all else waits for an upstream.";
     table::print("Calls over HTTP, 100 B there and back", note, &head, &rows);
-    let added =
-        |at: usize| {
-            median(rounds.iter().map(|round| {
-                (round[at].p50 - round[CONSTANT].p50) / (round[BRIDGE].p50 - round[CONSTANT].p50)
-            }))
-        };
-    let through =
-        |at: usize| median(rounds.iter().map(|round| round[at].throughput[2] / round[BRIDGE].throughput[2]));
+    let added = |at: usize| rounds.added_ratio(at, BRIDGE, CONSTANT);
+    let through = |at: usize| rounds.ratio(at, BRIDGE, |sample| sample.throughput[2]);
     for (name, at) in [("proxy", PROXY), ("dynamic", DYNAMIC)] {
         table::targets(
             "over HTTP",
@@ -103,35 +85,63 @@ fn calls(effort: Effort) {
     }
 }
 
+/// What more threads that speak HTTP bring to a minimal bridge: as much as they could bring to any.
+fn fronts(effort: Effort) {
+    const FRONTS: [&str; 3] = ["1", "2", "4"];
+    let mut contestants: Vec<_> = FRONTS
+        .into_iter()
+        .map(|fronts| {
+            let server = Rc::new(Server::start(scene::role(&["bridge", Era::Legacy.name(), fronts])));
+            let session = Session::stateless(server.address, Era::Legacy);
+            Contestant::new(fronts, Visit { server, session }, Way::Plain, ONE)
+        })
+        .collect();
+    let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
+    let row = |(at, contestant): (usize, &Contestant)| {
+        vec![
+            contestant.name.clone(),
+            format!("{:.0}", rounds.of(at, |sample| sample.throughput[2])),
+            format!("{:.2}", rounds.ratio(at, 0, |sample| sample.throughput[2])),
+            format!("{:.2}", rounds.of(at, |sample| sample.cpu[2])),
+            format!("{:.2}", rounds.ratio(at, 0, |sample| sample.cpu[2])),
+        ]
+    };
+    let rows: Vec<_> = contestants.iter().enumerate().map(row).collect();
+    let head = ["front threads", "calls/s, 64 in flight", "×", "CPU µs/call", "×"];
+    let note = "Each accepts, reads and answers on a listener of its own; one thread speaks to the server. The client and the server need their share of the same cores.";
+    table::print("More threads for HTTP, tried with the bridge", note, &head, &rows);
+}
+
 /// One call among many tools, upstreams and clients, beside one among one of each.
 fn flatness(effort: Effort) {
     const MANY: Size = Size(1, 20, 50);
     const CLIENTS: usize = 100;
-    let contestant = |name, size: Size, clients: usize| {
-        let server = Server::start(scene::http_gateway(&File::new(size), "dynamic"));
-        let others: Vec<_> = (1..clients).map(|_| Session::open(server.address, size.0)).collect();
-        let open = |server: &Server| Session::open(server.address, size.0);
-        (Contestant::new(name, server, open, Way::Registered, size), others)
+    let contestant = |name: &str, size: Size, clients: usize| {
+        let server = Rc::new(Server::start(scene::http_gateway(&File::new(size), "dynamic")));
+        let open = |_| Session::open(server.address, Era::Legacy, size.0);
+        let others: Vec<_> = (1..clients).map(open).collect();
+        let visit = Visit { session: open(0), server: server.clone() };
+        (Contestant::new(name, visit, Way::Registered, size), others)
     };
     let (one, _) = contestant("1 client, 1 tool of 1 upstream", ONE, 1);
     let (many, _others) = contestant("100 clients, 1,000 tools of 20 upstreams", MANY, CLIENTS);
     let mut contestants = vec![one, many];
     let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
-    let rounds = rounds(&mut contestants, effort);
+    let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
     let rows: Vec<_> = contestants
         .iter()
         .enumerate()
         .map(|(at, contestant)| {
-            let of = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[at])));
+            let of = |of: fn(&Sample) -> f64| rounds.of(at, of);
             vec![
-                contestant.name.to_owned(),
+                contestant.name.clone(),
                 format!("{:.1}", of(|sample| sample.p50)),
                 format!("{:.2}", of(|sample| sample.cpu[2])),
             ]
         })
         .collect();
     table::print("Flatness over HTTP", "", &["", "p50 µs", "CPU µs/call, 64 in flight"], &rows);
-    let ratio = |of: fn(&Sample) -> f64| median(rounds.iter().map(|round| of(&round[1]) / of(&round[0])));
+    let ratio = |of: fn(&Sample) -> f64| rounds.ratio(1, 0, of);
     table::targets(
         "flatness over HTTP",
         [
@@ -145,7 +155,7 @@ fn flatness(effort: Effort) {
 fn sessions() {
     const SESSIONS: usize = 1000;
     let server = Server::start(scene::http_gateway(&File::new(ONE), "dynamic"));
-    let mut first = Session::open(server.address, 1);
+    let mut first = Session::open(server.address, Era::Legacy, 1);
     first.listen();
     let before = system::memory(server.pid());
     let sessions: Vec<_> = (0..SESSIONS)
@@ -166,7 +176,7 @@ fn sessions() {
         "sessions over HTTP",
         [
             Target::at_most("1,000 with an event stream each < 60 MB", after.rss * 1024.0 / 1e6, 60.0, " MB"),
-            Target::at_most("each idle session ≤ 30 KB", each, 30.0, " KB"),
+            Target::at_most("each idle session ≤ 20 KB", each, 20.0, " KB"),
         ],
     );
 }
@@ -175,7 +185,7 @@ fn sessions() {
 fn half_open() {
     let wanted = system::raise_file_limit(11_000).saturating_sub(1000).min(10_000);
     let server = Server::start(scene::http_gateway(&File::new(ONE), "dynamic"));
-    let mut session = Session::open(server.address, 1);
+    let mut session = Session::open(server.address, Era::Legacy, 1);
     let call = Call::new(scene::call(Way::Registered, ONE), Shape::Echo(100));
     let p99 = |session: &mut Session| {
         let mut latencies: Vec<_> = session.calls(&call, 1000, 1).1.into_iter().map(micros).collect();
@@ -196,49 +206,4 @@ fn half_open() {
     table::print("Clients that never finish a request", "", &head, &rows);
     let text = format!("{wanted} half-open connections: p99 of others < 50 ms");
     table::targets("over HTTP", [Target::at_most(text, during, 50.0, " ms")]);
-}
-
-fn rounds(contestants: &mut [Contestant], effort: Effort) -> Vec<Vec<Sample>> {
-    for contestant in &mut *contestants {
-        contestant.each = IN_FLIGHT.map(|in_flight| {
-            let count = 4 * in_flight;
-            contestant.session.calls(&contestant.call, count, in_flight).0 / count as u32
-        });
-    }
-    (0..effort.rounds)
-        .map(|_| contestants.iter_mut().map(|contestant| contestant.sample(effort)).collect())
-        .collect()
-}
-
-impl Contestant {
-    fn new(
-        name: &'static str,
-        server: Server,
-        open: impl FnOnce(&Server) -> Session,
-        way: Way,
-        size: Size,
-    ) -> Self {
-        let session = open(&server);
-        let call = Call::new(scene::call(way, size), Shape::Echo(100));
-        Self { name, server, session, call, each: [Duration::ZERO; 3] }
-    }
-
-    fn sample(&mut self, effort: Effort) -> Sample {
-        let mut sample = Sample::default();
-        for (at, in_flight) in IN_FLIGHT.into_iter().enumerate() {
-            let count = effort.slice.as_nanos() / self.each[at].as_nanos().max(500);
-            let count = (count as usize).clamp(in_flight.max(4), 100_000);
-            let before = system::cpu(self.server.pid());
-            let (elapsed, latencies) = self.session.calls(&self.call, count, in_flight);
-            let spent = system::cpu(self.server.pid()) - before;
-            self.each[at] = elapsed / count as u32;
-            sample.throughput[at] = count as f64 / elapsed.as_secs_f64();
-            sample.cpu[at] = micros(spent) / count as f64;
-            if in_flight == 1 {
-                let mut latencies: Vec<_> = latencies.into_iter().map(micros).collect();
-                sample.p50 = quantile(&mut latencies, 0.5);
-            }
-        }
-        sample
-    }
 }

@@ -15,12 +15,12 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::roles::each_line;
+use crate::roles::{Era, each_line};
 use crate::{scene, system};
 
 /// Copies bytes: one thread a direction.
 pub(crate) fn bytes() {
-    copy_between(upstream());
+    copy_between(upstream(Era::Legacy));
 }
 
 /// The same before the gateway.
@@ -70,8 +70,8 @@ struct Response<'a> {
 
 /// The least that any gateway must do: reads a line, swaps id and name, writes it on. One thread a direction; lines
 /// that were read together leave together.
-pub(crate) fn envelope() {
-    let (mut to, from) = upstream();
+pub(crate) fn envelope(era: Era) {
+    let (mut to, from) = upstream(era);
     let waiting: Arc<Mutex<HashMap<u64, Box<RawValue>>>> = Arc::default();
     let upward = std::thread::spawn({
         let waiting = waiting.clone();
@@ -117,8 +117,8 @@ fn flush(out: &mut Vec<u8>, more: bool, to: &mut impl Write) -> bool {
     written.is_ok()
 }
 
-fn upstream() -> (ChildStdin, ChildStdout) {
-    piped(&mut scene::upstream(1))
+fn upstream(era: Era) -> (ChildStdin, ChildStdout) {
+    piped(&mut scene::upstream_of(era, 1))
 }
 
 #[allow(clippy::zombie_processes, reason = "it ends with its input, and we with it")]

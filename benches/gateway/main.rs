@@ -6,15 +6,19 @@
 
 mod bridges;
 mod calls;
+mod cells;
 mod client;
+mod contest;
 mod daemon;
 mod events;
 mod footprint;
 mod http;
 mod inside;
 mod limits;
+mod lists;
 mod model;
 mod opening;
+mod peers;
 mod roles;
 mod scene;
 mod system;
@@ -49,10 +53,13 @@ fn main() {
     let began = Instant::now();
     for (name, group) in [
         ("calls", calls::measure as fn(Effort)),
+        ("cells", cells::measure),
         ("flatness", calls::flatness),
         ("opening", opening::measure),
+        ("lists", lists::measure),
         ("model", model::measure),
         ("http", http::measure),
+        ("peers", peers::measure),
         ("footprint", footprint::measure),
         ("daemon", daemon::measure),
         ("events", events::measure),

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::Effort;
 use crate::client::{Call, Client, Shape};
+use crate::contest::Caller;
 use crate::scene::{self, File, Size, Way};
 use crate::system;
 use crate::table::{self, Target, median, micros, millis};

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::Effort;
 use crate::client::{Call, Client, Shape};
-use crate::scene::{self, File, Size, Way};
+use crate::contest::Caller;
+use crate::scene::{self, Face, File, Size, Way};
 use crate::table::{self, Target, median, millis};
 
 /// With 100, 1,000 and 10,000 tools, and with ten toolboxes at once.
@@ -33,6 +34,12 @@ pub(crate) fn measure(effort: Effort) {
                 [
                     Target::at_most("again < 1 ms", again, 1.0, " ms"),
                     Target::at_most(
+                        "10000 tools ≤ 1.2× the server alone",
+                        of(|round| millis(round.open) / millis(round.direct)),
+                        1.2,
+                        "×",
+                    ),
+                    Target::at_most(
                         "tools/list of 10,000 ≤ 2× writing those bytes to a pipe",
                         of(Round::list_ratio),
                         2.0,
@@ -54,7 +61,32 @@ pub(crate) fn measure(effort: Effort) {
     ];
     let note = "Alone: started, greeted and listed by the client itself, which is what opening must wait for; its list is written from prepared bytes, as ours should be.";
     table::print("Opening and listing", note, &head, &rows);
+    toolman(effort);
     together(effort);
+}
+
+/// How long toolman takes until its first list, which waits for its servers.
+fn toolman(effort: Effort) {
+    const TOOLS: usize = 10_000;
+    let file = File::toolman(Size(1, 1, TOOLS));
+    let first_list = |command: std::process::Command| {
+        let began = Instant::now();
+        let mut client = Client::start(command);
+        client.initialize();
+        client.request("tools/list", "{}");
+        millis(began.elapsed())
+    };
+    let round = |_| (first_list(scene::upstream(TOOLS)), first_list(scene::face(Face::Toolman, &file)));
+    let rounds: Vec<_> = (0..effort.rounds.min(5)).map(round).collect();
+    let (alone, ours) =
+        (median(rounds.iter().map(|round| round.0)), median(rounds.iter().map(|round| round.1)));
+    let rows = [vec![format!("{alone:.1}"), format!("{ours:.1}"), format!("{:.1}", ours - 1.2 * alone)]];
+    let head = ["the server alone ms", "toolman ms", "more than 1.2× ms"];
+    let note = "From starting to the first list, with one server of 10,000 tools.";
+    table::print("Toolman until its first list", note, &head, &rows);
+    let over = median(rounds.iter().map(|(alone, ours)| ours - 1.2 * alone));
+    let text = "toolman's first list ≤ 1.2× the server alone + 20 ms";
+    table::targets("opening", [Target::at_most(text, over, 20.0, " ms more")]);
 }
 
 struct Round {

@@ -1,5 +1,6 @@
 //! The upstream that every contestant is measured against: reads a line, answers, and does as little as can be.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 
 use memchr::{memchr, memmem};
@@ -8,6 +9,11 @@ use crate::{bridges, inside, limits};
 
 /// First argument of an executable that plays a role.
 pub(crate) const ARGUMENT: &str = "role";
+
+/// What a modern client says of itself in every request.
+const META: &str = "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
+    \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
+    \"io.modelcontextprotocol/clientCapabilities\":{}}";
 
 /// The protocol versions that a client or an upstream speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +37,18 @@ impl Era {
             Self::Modern => "modern",
         }
     }
+
+    /// Raw parameters as a client of this era sends them.
+    pub(crate) fn params(self, params: &str) -> Cow<'_, str> {
+        match self {
+            Self::Legacy => params.into(),
+            Self::Modern => {
+                let members = params.strip_suffix('}').expect("an object");
+                let comma = if members == "{" { "" } else { "," };
+                format!("{members}{comma}{META}}}").into()
+            }
+        }
+    }
 }
 
 /// Plays the role that the arguments name, until stdin ends.
@@ -45,12 +63,14 @@ pub(crate) fn play(arguments: &[String]) {
         }
         ["bytes"] => limits::bytes(),
         ["before", file] => limits::before(file),
-        ["envelope"] => limits::envelope(),
+        ["envelope", era] => limits::envelope(Era::named(era)),
         ["rmcp"] => limits::rmcp(),
         ["constant", size] => bridges::constant(size.parse().expect("a size")),
-        ["bridge"] => bridges::bridge(),
+        ["bridge", era] => bridges::bridge(Era::named(era), 1),
+        ["bridge", era, fronts] => bridges::bridge(Era::named(era), fronts.parse().expect("a number")),
         ["hello", file] => limits::hello(file),
         ["gateway", file] => inside::gateway(file),
+        ["http-gateway", file] => inside::http_gateway(file),
         ["load", way, client, server, size, in_flight, calls, with @ ..] => {
             let eras = (Era::named(client), Era::named(server));
             inside::load(way, eras, size, in_flight, calls, with);

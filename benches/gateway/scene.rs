@@ -16,6 +16,29 @@ pub(crate) const PREFIX: &str = "box0__server0__";
 #[derive(Clone, Copy)]
 pub(crate) struct Size(pub(crate) usize, pub(crate) usize, pub(crate) usize);
 
+/// Which of our executables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Face {
+    Workbench,
+    Toolman,
+}
+
+impl Face {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Workbench => "workbench",
+            Self::Toolman => "toolman",
+        }
+    }
+
+    fn command(self) -> Command {
+        program(Path::new(match self {
+            Self::Workbench => env!("CARGO_BIN_EXE_mcp-workbench"),
+            Self::Toolman => env!("CARGO_BIN_EXE_toolman"),
+        }))
+    }
+}
+
 /// How a tool is addressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -50,7 +73,12 @@ pub(crate) fn call(way: Way, Size(toolboxes, servers, tools): Size) -> (String, 
 
 /// This executable as an upstream.
 pub(crate) fn upstream(tools: usize) -> Command {
-    role(&["upstream", Era::Legacy.name(), &tools.to_string()])
+    upstream_of(Era::Legacy, tools)
+}
+
+/// This executable as an upstream of an era.
+pub(crate) fn upstream_of(era: Era, tools: usize) -> Command {
+    role(&["upstream", era.name(), &tools.to_string()])
 }
 
 /// This executable in a role.
@@ -72,26 +100,38 @@ pub(crate) fn gateway_at(file: &Path, mode: &str) -> Command {
     command
 }
 
+/// An executable of ours in front of a configuration file.
+pub(crate) fn face(face: Face, file: &File) -> Command {
+    let mut command = face.command();
+    command.arg("--config").arg(&file.0);
+    command
+}
+
+/// The same over HTTP, on a port of its own.
+pub(crate) fn http_face(face: Face, file: &File) -> Command {
+    let mut command = face.command();
+    command.args(["serve", "--http", "127.0.0.1:0"]).arg("--config").arg(&file.0);
+    command
+}
+
 /// The gateway over HTTP, on a port of its own.
 pub(crate) fn http_gateway(file: &File, mode: &str) -> Command {
-    let mut command = program(Path::new(env!("CARGO_BIN_EXE_mcp-workbench")));
-    command.args(["serve", "--http", "127.0.0.1:0"]).arg("--config").arg(&file.0).args(["--tool-mode", mode]);
+    let mut command = http_face(Face::Workbench, file);
+    command.args(["--tool-mode", mode]);
     command
 }
 
 /// Toolman in front of a configuration file, its handshake done and its servers up.
 pub(crate) fn toolman(file: &File) -> Client {
-    let mut command = program(Path::new(env!("CARGO_BIN_EXE_toolman")));
-    command.arg("--config").arg(&file.0);
-    let mut client = Client::start(command);
+    let mut client = Client::start(face(Face::Toolman, file));
     client.initialize();
     client.request("tools/list", "{}");
     client
 }
 
-/// The gateway inside this executable, started by the words of `with`.
-pub(crate) fn inside(file: &File, with: &[&str]) -> Command {
-    let itself = role(&["gateway", file.0.to_str().expect("a plain path")]);
+/// The gateway inside this executable in one of its roles, started by the words of `with`.
+pub(crate) fn inside(gateway: &str, file: &File, with: &[&str]) -> Command {
+    let itself = role(&[gateway, file.0.to_str().expect("a plain path")]);
     match with {
         [] => itself,
         [watcher, options @ ..] => {
@@ -104,7 +144,12 @@ pub(crate) fn inside(file: &File, with: &[&str]) -> Command {
 
 /// The gateway, its first handshake done and every toolbox open.
 pub(crate) fn open_gateway(file: &File, mode: &str, size: Size) -> Client {
-    let mut client = Client::start(gateway(file, mode));
+    open_gateway_for(Era::Legacy, file, mode, size)
+}
+
+/// The same for a client of an era.
+pub(crate) fn open_gateway_for(era: Era, file: &File, mode: &str, size: Size) -> Client {
+    let mut client = Client::start(gateway(file, mode)).speaking(era);
     client.initialize();
     for toolbox in 0..size.0 {
         client.request("tools/call", &open(toolbox));
@@ -168,15 +213,28 @@ impl File {
         self
     }
 
+    /// One for a face, with upstreams of this era.
+    pub(crate) fn for_face(face: Face, era: Era, size: Size) -> Self {
+        match face {
+            Face::Workbench => Self::of(era, size),
+            Face::Toolman => Self::toolman_of(era, size),
+        }
+    }
+
     /// One for toolman, with all tools active.
-    pub(crate) fn toolman(Size(_, servers, tools): Size) -> Self {
+    pub(crate) fn toolman(size: Size) -> Self {
+        Self::toolman_of(Era::Legacy, size)
+    }
+
+    fn toolman_of(era: Era, Size(_, servers, tools): Size) -> Self {
         let program = std::env::current_exe().expect("it runs");
         let mut text = "active_toolsets = [\"*\"]\n".to_owned();
         for number in 0..servers {
             text += &format!(
-                "[[servers]]\nnamespace = \"space{number}\"\ncommand = \"'{}' {} upstream legacy {tools}\"\n",
+                "[[servers]]\nnamespace = \"space{number}\"\ncommand = \"'{}' {} upstream {} {tools}\"\n",
                 program.display(),
                 roles::ARGUMENT,
+                era.name(),
             );
         }
         Self::write("toml", &text)

@@ -1,5 +1,5 @@
 //! What the system knows of processes, and waiting for pipes.
-#![allow(unsafe_code, reason = "fcntl, poll, limits, sessions and signals")]
+#![allow(unsafe_code, reason = "fcntl, poll, limits, cores, sessions and signals")]
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -48,6 +48,33 @@ pub(crate) fn raise_file_limit(wanted: usize) -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
+/// This process, and what it starts from now on, on one core; until it is dropped.
+pub(crate) struct OneCore(libc::cpu_set_t);
+
+impl OneCore {
+    /// On the first core that this process may use.
+    pub(crate) fn pin() -> Self {
+        // SAFETY: all zeros is the empty set; the calls read and write sets that live through them.
+        unsafe {
+            let mut before: libc::cpu_set_t = std::mem::zeroed();
+            let size = size_of::<libc::cpu_set_t>();
+            assert_eq!(libc::sched_getaffinity(0, size, &mut before), 0, "there are cores");
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            let first = (0..libc::CPU_SETSIZE as usize).find(|core| libc::CPU_ISSET(*core, &before));
+            libc::CPU_SET(first.expect("there is one"), &mut one);
+            assert_eq!(libc::sched_setaffinity(0, size, &one), 0, "a core that we may use");
+            Self(before)
+        }
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        // SAFETY: reads a set that lives through the call.
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &self.0) };
+    }
+}
+
 /// Processor time of a process so far, all threads that live.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
@@ -67,6 +94,8 @@ pub(crate) struct Memory {
     pub(crate) pss: f64,
     /// What no file stands behind.
     pub(crate) anonymous: f64,
+    /// What no other process has.
+    pub(crate) private: f64,
 }
 
 /// Memory of a process.
@@ -77,7 +106,12 @@ pub(crate) fn memory(pid: u32) -> Memory {
         line.split_whitespace().nth(1)?.parse().ok()
     };
     let field = |name: &str| field(name).unwrap_or(f64::NAN);
-    Memory { rss: field("Rss:"), pss: field("Pss:"), anonymous: field("Anonymous:") }
+    Memory {
+        rss: field("Rss:"),
+        pss: field("Pss:"),
+        anonymous: field("Anonymous:"),
+        private: field("Private_Clean:") + field("Private_Dirty:"),
+    }
 }
 
 /// A process and all that it started, and these.

@@ -4,11 +4,14 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use memchr::memmem;
 
-use crate::client::Call;
+use crate::client::{Call, Shape, assert_text};
+use crate::contest::Caller;
+use crate::roles::Era;
 use crate::scene;
 use crate::system;
 
@@ -32,6 +35,19 @@ impl Server {
         Self { child, address: address.unwrap_or_else(|| panic!("no address: {line}")) }
     }
 
+    /// Starts one that listens where it was told to, and waits until it does.
+    pub(crate) fn at(mut command: Command, address: SocketAddr) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the server starts");
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(matches!(child.try_wait(), Ok(None)), "it has ended: {command:?}");
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not listen: {command:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { child, address }
+    }
+
     /// A tab of the console: its event stream is open, and nobody reads it after its first bytes.
     pub(crate) fn open_tab(&self, key: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("a connection");
@@ -49,6 +65,12 @@ impl Server {
     /// Of the process that was started.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it ends with its input.
+    pub(crate) fn end(mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
     }
 }
 
@@ -68,6 +90,27 @@ pub(crate) struct Session {
     /// The session's event stream.
     events: Option<TcpStream>,
     next: u64,
+    era: Era,
+}
+
+/// A session with a server that others may use as well.
+pub(crate) struct Visit {
+    pub(crate) server: Rc<Server>,
+    pub(crate) session: Session,
+}
+
+impl Caller for Visit {
+    fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    fn calls(&mut self, call: &Call, count: usize, in_flight: usize) -> (Duration, Vec<Duration>) {
+        self.session.calls(call, count, in_flight)
+    }
+
+    fn check(&mut self, call: &Call, shape: Shape) {
+        assert_text(&self.session.request("tools/call", call.params()), shape);
+    }
 }
 
 struct Connection {
@@ -78,18 +121,21 @@ struct Connection {
 }
 
 impl Session {
-    /// With a server that knows no sessions.
-    pub(crate) fn stateless(address: SocketAddr) -> Self {
-        let headers = format!(
+    /// With a server that knows no sessions, which is every server in the modern era.
+    pub(crate) fn stateless(address: SocketAddr, era: Era) -> Self {
+        let mut headers = format!(
             "Host: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         );
+        if era == Era::Modern {
+            headers += "MCP-Protocol-Version: 2026-07-28\r\n";
+        }
         // Ids of one length make requests of one length.
-        Self { address, headers, connections: Vec::new(), events: None, next: 1_000_000_000 }
+        Self { address, headers, connections: Vec::new(), events: None, next: 1_000_000_000, era }
     }
 
     /// A legacy session, its handshake done.
     pub(crate) fn begin(address: SocketAddr) -> Self {
-        let mut session = Self::stateless(address);
+        let mut session = Self::stateless(address, Era::Legacy);
         let params = "{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}";
         let answer = session.request("initialize", params);
         let head = answer.to_ascii_lowercase();
@@ -101,9 +147,12 @@ impl Session {
         session
     }
 
-    /// A legacy session with toolboxes open.
-    pub(crate) fn open(address: SocketAddr, toolboxes: usize) -> Self {
-        let mut session = Self::begin(address);
+    /// A legacy session, or its modern equivalent, with toolboxes open.
+    pub(crate) fn open(address: SocketAddr, era: Era, toolboxes: usize) -> Self {
+        let mut session = match era {
+            Era::Legacy => Self::begin(address),
+            Era::Modern => Self::stateless(address, era),
+        };
         for toolbox in 0..toolboxes {
             session.request("tools/call", &scene::open(toolbox));
         }
@@ -171,24 +220,33 @@ impl Session {
     fn post(&mut self, method: &str, params: &str) -> Vec<u8> {
         let id = self.next;
         self.next += 1;
-        self.wrapped(&format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}"
-        ))
+        let params = self.era.params(params);
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
+        // A modern client says in its headers, too, what it asks for.
+        let routed = match self.era {
+            Era::Legacy => String::new(),
+            Era::Modern => {
+                let name = params.strip_prefix("{\"name\":\"").and_then(|rest| rest.split('"').next());
+                let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+                format!("Mcp-Method: {method}\r\n{name}")
+            }
+        };
+        self.wrapped(&routed, &body)
     }
 
-    fn wrapped(&self, body: &str) -> Vec<u8> {
-        let length = body.len();
-        format!("POST /mcp HTTP/1.1\r\n{}Content-Length: {length}\r\n\r\n{body}", self.headers).into_bytes()
+    fn wrapped(&self, routed: &str, body: &str) -> Vec<u8> {
+        let (headers, length) = (&self.headers, body.len());
+        format!("POST /mcp HTTP/1.1\r\n{headers}{routed}Content-Length: {length}\r\n\r\n{body}").into_bytes()
     }
 
     /// One request, and its answer with the head before it.
-    fn request(&mut self, method: &str, params: &str) -> String {
+    pub(crate) fn request(&mut self, method: &str, params: &str) -> String {
         let request = self.post(method, params);
         self.send(&request)
     }
 
     fn exchange(&mut self, body: &str) -> String {
-        let request = self.wrapped(body);
+        let request = self.wrapped("", body);
         self.send(&request)
     }
 
@@ -218,10 +276,18 @@ impl Connection {
         Self { stream, held: Vec::new(), sent: Instant::now() }
     }
 
-    fn send(&mut self, request: &[u8]) {
+    fn send(&mut self, mut request: &[u8]) {
         self.sent = Instant::now();
-        // Requests are short and the last one was answered, so the buffer takes it whole.
-        self.stream.write_all(request).expect("the server reads");
+        while !request.is_empty() {
+            match self.stream.write(request) {
+                Ok(count) => request = &request[count..],
+                // The last answer was read and the next comes after the whole request, so there is nothing to read.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    system::wait(self.stream.as_fd(), Some(self.stream.as_fd()));
+                }
+                Err(error) => panic!("the server does not read: {error}"),
+            }
+        }
     }
 
     /// Reads what has come; `true` if that completes an answer.
@@ -230,7 +296,7 @@ impl Connection {
     }
 
     fn take(&mut self) -> Option<Vec<u8>> {
-        let mut buffer = [0; 16 * 1024];
+        let mut buffer = [0; 64 * 1024];
         match self.stream.read(&mut buffer) {
             Ok(0) => panic!("the server hung up: {}", String::from_utf8_lossy(&self.held)),
             Ok(read) => self.held.extend_from_slice(&buffer[..read]),

@@ -41,10 +41,16 @@ pub(super) fn run(
         }
         let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
         writeln!(out, "{}", output.paths(&path))?;
-        match daemon_problem(&world) {
-            None => writeln!(out, "the daemon can be used\n")?,
-            Some(problem) => writeln!(out, "the daemon cannot be used: {}\n", output.paths(&problem))?,
+        let (problem, elsewhere) = daemons(&world);
+        match problem {
+            None => writeln!(out, "the daemon can be used")?,
+            Some(problem) => writeln!(out, "the daemon cannot be used: {}", output.paths(&problem))?,
         }
+        for directory in elsewhere {
+            let directory = output.paths(&directory.to_string_lossy());
+            writeln!(out, "another daemon runs in {directory}, for sessions with another XDG_RUNTIME_DIR")?;
+        }
+        writeln!(out)?;
     }
     let asking = Loader::for_asking(face, file, overrides, &world)?;
     let loader = Loader { reader: checked_env_file, ..asking };
@@ -57,8 +63,10 @@ pub(super) fn run(
             told["version"] = version().into();
             told["config"] = file.to_string_lossy().into();
             told["path"] = world.variable("PATH").into();
-            let problem = daemon_problem(&world);
-            told["daemon"] = json!({ "usable": problem.is_none(), "problem": problem });
+            let (problem, elsewhere) = daemons(&world);
+            let elsewhere: Vec<_> = elsewhere.iter().map(|directory| directory.to_string_lossy()).collect();
+            told["daemon"] =
+                json!({ "usable": problem.is_none(), "problem": problem, "elsewhere": elsewhere });
             writeln!(out, "{told}")?;
         }
         false => as_text(face, &findings, (output, screen), &mut out)?,
@@ -104,10 +112,13 @@ pub(super) fn examine(
     })
 }
 
-/// Why the daemon cannot be used, if it cannot.
-fn daemon_problem(world: &World) -> Option<String> {
-    let checked = runtime().ok()?.block_on(world.daemons().check());
-    checked.err().map(|problem| problem.to_string())
+/// Why the daemon cannot be used, if it cannot, and the directories of daemons that sessions from here do not find.
+fn daemons(world: &World) -> (Option<String>, Vec<PathBuf>) {
+    let Ok(runtime) = runtime() else { return (None, Vec::new()) };
+    let daemons = world.daemons();
+    let (checked, elsewhere) =
+        runtime.block_on(async { (daemons.check().await, daemons.found_elsewhere().await) });
+    (checked.err().map(|problem| problem.to_string()), elsewhere)
 }
 
 /// A finding in words.

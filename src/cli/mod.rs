@@ -52,7 +52,7 @@ use crate::config::locate::{
 use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::logins::Attendance;
-use crate::core::process::Launcher;
+use crate::core::process::{Launcher, trim_heap};
 use crate::events::environment::Telemetry;
 use crate::events::{self, Hub};
 use crate::known_clients::KnownClient;
@@ -259,6 +259,8 @@ pub fn main(face: FaceKind) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
+    // What lives on would lie in the holes that the parser leaves, and keep all of its pages.
+    trim_heap();
     // Whoever watches an HTTP server on a terminal sees who comes.
     let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
         && io::stderr().is_terminal()

@@ -14,6 +14,7 @@ use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
 use crate::config::locate::{FaceKind, NotFound};
+use crate::core::process::give_back_after_start;
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
@@ -110,6 +111,9 @@ impl<'a> Service<'a> {
         if http.metrics {
             count_events(&gateway);
         }
+        if let Some(replicas) = &replicas {
+            gateway.join(replicas);
+        }
         gateway.begin_http();
         if http.console {
             let door = ready.door(self.world.console_key()?)?;
@@ -149,6 +153,7 @@ impl<'a> Service<'a> {
         tokio::select! {
             () = stdio::run(gateway.clone(), resumed, stdin, stdout, shutdown) => {}
             () = watching => {}
+            () = give_back_after_start() => {}
         }
         finish_events(&gateway);
         Ok(0)

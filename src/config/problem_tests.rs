@@ -227,7 +227,7 @@ fn of_a_file() {
             r#"{"toolboxes": {}, "store": "http://u:pw@h/", "stateKey": ["0123456789abcdef0123456789abcdef", "short"]}"#,
             &[
                 "1:28 store: this is not the URL of a Valkey or Redis server (such as `redis://user:${PASSWORD}@host:6379/0`; `rediss://` is with TLS, `unix:///path` a socket)",
-                "1:94 stateKey[1]: a state key needs at least 32 bytes; this one has 5 (generate one, for example with `openssl rand -hex 32`)",
+                "1:95 stateKey[1]: a state key needs at least 32 bytes; this one has 5 (generate one, for example with `openssl rand -hex 32`)",
             ],
         ),
         (

@@ -30,16 +30,22 @@ pub(super) fn deliver(
     finish: impl FnOnce(Answer<'_>, Reply),
 ) {
     let Answer::Result(result) = answer else { return finish(answer, reply) };
-    let session = reply.session().clone();
-    note_links(&session, &connection.upstream, result);
+    note_links(reply.session(), &connection.upstream, result);
     let begun_by = progress.and_then(|token| Some((reply.sent_as()?, token)));
-    tasks::results(&session.workspace.tasks, connection, method, begun_by, result, |result| {
+    let with_tasks = connection.profile.has_tasks().then(|| reply.session().clone());
+    let hand_on = |result: Node<'_>| {
         let (from, to) = (connection.version(), reply.version());
         results(from, to, result, |result, changes| {
             reply.level_by(changes);
             finish(Answer::Result(result), reply);
         });
-    });
+    };
+    match with_tasks {
+        Some(session) => {
+            tasks::results(&session.workspace.tasks, connection, method, begun_by, result, hand_on);
+        }
+        None => hand_on(result),
+    }
 }
 
 /// The members that no legacy version has, and the one that must be an object there.
@@ -88,7 +94,7 @@ pub(super) fn tools(
         return None;
     }
     let mut differs = false;
-    let adapted = Rendered::new(things, Some(rendered), |_, definition, out| {
+    let adapted = rendered.again(things, |_, definition, out| {
         let adapted = shown(definition.raw());
         differs |= matches!(adapted, Cow::Owned(_));
         out.extend_from_slice(adapted.as_bytes());
@@ -192,7 +198,8 @@ mod tests {
                 exposed.push(Kind::Tool, &item, item.key.clone(), None, true);
             }
             let things = exposed.of(Kind::Tool);
-            let list = Rendered::new(things, None, |_, _, out| out.extend_from_slice(definition.as_bytes()));
+            let list =
+                Rendered::new(things, Kind::Tool, |_, _, out| out.extend_from_slice(definition.as_bytes()));
             let adapted = tools(things, &list, tool);
             let adapted = adapted.as_ref().map(|adapted| adapted.text());
             assert_eq!(adapted, shown.map(|shown| format!("{shown},{shown}")).as_deref());

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::adapt;
 use super::approval::{self, Deviations};
 use super::audience::Audience;
-use super::bridge::{Bridge, Call, Finish};
+use super::bridge::{self, Bridge, Finish};
 use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
@@ -52,7 +52,7 @@ pub struct Engine {
     /// Who has tokens for servers behind URLs.
     pub(super) logins: Logins,
     /// The long results that were kept for clients.
-    kept: Arc<Kept>,
+    pub kept: Arc<Kept>,
     /// The top-level settings of the file.
     pub in_force: InForce,
     /// Where everything that happens is told.
@@ -363,7 +363,7 @@ impl Engine {
             return finish(Answer::Lost(&lost), reply);
         }
         if reply.modern().is_some() || connection.version().is_modern() {
-            return Call::launch(self, connection, method, params, changes, reply, Box::new(finish));
+            return bridge::launch(connection, method, params, changes, reply, finish);
         }
         if !self.must_wait_for_turn(connection, &reply) {
             return self.send_plainly(connection, method, params, changes, reply, finish);
@@ -422,7 +422,7 @@ impl Engine {
             session: Some(session.clone()),
             key: Some(key),
             progress: progress.map(|progress| progress.token.raw().into()),
-            call: None,
+            ..Caller::default()
         };
         let (way, token) = (connection.clone(), caller.progress.clone());
         let on_answer = OnAnswer::run(move |answer| {

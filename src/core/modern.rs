@@ -74,17 +74,16 @@ impl LastModern {
         params: Node<'_>,
         name: &str,
         capabilities: &str,
-        server: &'static str,
+        server: impl FnOnce() -> &'static str,
     ) -> Arc<ModernClient> {
         let mut last = self.0.lock();
-        let is_same = |client: &&Arc<ModernClient>| {
-            *client.name == *name && *client.capabilities == *capabilities && client.server == server
-        };
+        let is_same =
+            |client: &&Arc<ModernClient>| *client.name == *name && *client.capabilities == *capabilities;
         match last.as_ref().filter(is_same) {
             Some(client) => client.clone(),
             None => {
                 let version = modern_client_version(params);
-                last.insert(Arc::new(ModernClient::new(name, &version, capabilities, server))).clone()
+                last.insert(Arc::new(ModernClient::new(name, &version, capabilities, server()))).clone()
             }
         }
     }
@@ -142,7 +141,7 @@ impl Cache {
 
 impl ModernCall {
     /// Checks the metadata of a request; `None` for a legacy request, which has none. `server` is the name
-    /// under which we answer.
+    /// under which we answer, which is the same for all requests of a workspace.
     pub fn read(
         request: &Request<'_>,
         last: &LastModern,
@@ -153,7 +152,7 @@ impl ModernCall {
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
-            client: last.client(params, &meta.client_name(), capabilities.raw(), server()),
+            client: last.client(params, &meta.client_name(), capabilities.raw(), server),
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),

@@ -128,11 +128,11 @@ fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     };
     let traces = engine.events.traces();
     let id = traces.then(|| reply.id().map(|id| id.raw().into())).flatten();
-    let name = named.and_then(Node::as_str).map(|name| name.into());
+    let name = named.and_then(Node::as_str).map(|name| (&*name).into());
     let asked = Inquiry { method, name, exists: false, id };
     let session = reply.session();
     let network = match session.route(None) {
-        Route::Pipe(_) => Network::Pipe,
+        Route::Pipe(_) | Route::Relay(_) => Network::Pipe,
         Route::Stream(_) | Route::Nowhere => Network::Tcp,
     };
     let client = match (reply.modern(), session.hello()) {
@@ -142,7 +142,7 @@ fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     };
     let who = session.workspace.owner.who(client, network == Network::Tcp);
     let asker = Asker { who, version: reply.version().as_str(), network };
-    let meta = params.get("_meta").filter(|_| traces);
+    let meta = if traces { params.get("_meta") } else { None };
     let text = |key| meta.and_then(|meta| meta.get(key)).and_then(Node::as_str);
     let (parent, state) = (text("traceparent"), text("tracestate"));
     let exchange = engine.events.begin(asked, asker, (parent.as_deref(), state.as_deref()));
@@ -164,6 +164,7 @@ pub(super) fn sets_out(
     let name = named("name").or_else(|| named("uri"));
     let given;
     let arguments = match changed("arguments") {
+        _ if !exchange.keeps_arguments() => None,
         Some((_, Some(text))) => {
             given = Raw::own(*text);
             Some(given.root())

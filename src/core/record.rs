@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::session::ClientSession;
+use crate::core::aside::record_line;
 use crate::json::quote;
 
 /// How a session stands.
@@ -46,9 +47,9 @@ impl Record {
         Self { hello, level: session.log_level(), open, switched, subscriptions: session.subscribed() }
     }
 
-    /// Writes the record as one line, without the line break.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        serde_json::to_writer(out, self).expect("texts and numbers can be written");
+    /// The record as a line between the two ends of a session, without the line break.
+    pub(super) fn to_line(&self) -> Vec<u8> {
+        record_line(&serde_json::to_string(self).expect("texts and numbers can be written"))
     }
 
     /// Reads a record; `None` if the text is none.
@@ -60,6 +61,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::aside::FromDaemon;
 
     #[test]
     fn a_record_comes_back_as_it_was_and_an_older_one_can_be_read() {
@@ -70,9 +72,11 @@ mod tests {
             switched: [BTreeMap::from([("a_b".to_owned(), true)]), BTreeMap::new()],
             subscriptions: vec!["file:///x".into()],
         };
-        let mut line = Vec::new();
-        record.write(&mut line);
-        assert_eq!(Record::read(str::from_utf8(&line).expect("UTF-8")), Some(record));
+        let line = record.to_line();
+        assert!(!line.contains(&b'\n'), "it is one line");
+        let FromDaemon::Record(text) = FromDaemon::read(&line) else { panic!("it is no record") };
+        assert_eq!(Record::read(text), Some(record));
         assert_eq!(Record::read("{}"), Some(Record::default()));
+        assert_eq!(Record::read("bye"), None);
     }
 }

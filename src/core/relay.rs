@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::bridge::{Call, Needed};
 use super::connection::{Asking, Changes, Connection};
 use super::engine::Engine;
+use super::modern::ModernCall;
 use super::session::{ClientSession, Question, Ticket};
 use super::tasks::{related_id, with_related};
 use super::upstream::Upstream;
@@ -27,16 +28,14 @@ use crate::transport::peer::{Answer, Deadline, OnAnswer};
 struct Addressees {
     session: Arc<ClientSession>,
     key: Option<Ticket>,
+    modern: Option<Arc<ModernCall>>,
     call: Option<Arc<Call>>,
 }
 
 impl Addressees {
     /// Whether the client is legacy. A client without a request is legacy if it sent `initialize`.
     fn is_legacy(&self) -> bool {
-        match &self.call {
-            Some(call) => call.modern().is_none(),
-            None => self.session.hello().is_some(),
-        }
+        self.modern.is_none() && self.session.hello().is_some()
     }
 }
 
@@ -83,14 +82,13 @@ impl<'a> Relay<'a> {
     fn other(&self, method: &str, params: Option<Node<'_>>) {
         let Some(to) = self.addressees(false) else { return };
         // In the modern era every message belongs to a request, and pages to visit have no ids.
-        if !to.is_legacy() && (to.call.is_none() || method == "notifications/elicitation/complete") {
+        if !to.is_legacy() && (to.modern.is_none() || method == "notifications/elicitation/complete") {
             return;
         }
         if method == "notifications/message" {
             let level = params.and_then(|params| params.get("level")).and_then(Node::as_str);
             let level = level.and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
-            let wanted = match to.call.as_ref().and_then(|call| call.modern()).map(|modern| modern.log_level)
-            {
+            let wanted = match to.modern.as_ref().map(|modern| modern.log_level) {
                 Some(None) => return,
                 Some(wanted) => wanted,
                 // Other clients that share the upstream may have asked it for more messages.
@@ -117,14 +115,13 @@ impl<'a> Relay<'a> {
             if let Some(session) = &caller.session
                 && self.on.is_none_or(|on| on == id)
             {
-                let audience =
-                    Addressees { session: session.clone(), key: caller.key, call: caller.call.clone() };
-                found.push((id, audience));
+                let (session, modern, call) = (session.clone(), caller.modern.clone(), caller.call.clone());
+                found.push((id, Addressees { session, key: caller.key, modern, call }));
             }
         });
         if found.is_empty() {
             let session = client_at_large(self.engine, &self.connection.upstream, asks)?;
-            return Some(Addressees { session, key: None, call: None });
+            return Some(Addressees { session, key: None, modern: None, call: None });
         }
         let workspaces =
             |workspace: u64| found.iter().all(|(_, other)| other.session.workspace.id == workspace);
@@ -242,10 +239,10 @@ impl<'a> Relay<'a> {
                 "it cannot be told which client this question belongs to",
             );
         };
-        let modern = to.call.as_ref().and_then(|call| call.modern());
+        let modern = to.modern.as_ref();
         let needed = Needed::of(method, params);
         if let Some(needed) = needed {
-            let capabilities = match &modern {
+            let capabilities = match modern {
                 Some(modern) => &modern.client.capabilities,
                 None => to.session.hello().map_or("{}", |hello| &hello.capabilities),
             };
@@ -295,7 +292,7 @@ impl<'a> Relay<'a> {
         let by_request = self.addressees(true).filter(|to| to.session.workspace.id == workspace.id);
         by_request.or_else(|| {
             let session = workspace.sessions().into_iter().next()?;
-            Some(Addressees { session, key: None, call: None })
+            Some(Addressees { session, key: None, modern: None, call: None })
         })
     }
 

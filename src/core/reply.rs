@@ -18,6 +18,9 @@ use crate::protocol::message::{
     Id, Refusal, code, error_code, write_raw_error, write_result, write_sound_error,
 };
 
+/// Room for what is usually added to an upstream's result.
+const ADDED: usize = 192;
+
 /// The answers to a batch, which leave together.
 pub struct Batch(Mutex<(usize, Vec<Vec<u8>>)>);
 
@@ -169,12 +172,16 @@ impl Reply {
         if let Some(exchange) = self.exchange() {
             exchange.error = is_error(result).then_some(ErrorType::ToolError);
         }
-        self.send_result(|out| match (modern, level, changes) {
-            (Some(modern), _, changes) => modern.complete(out, result, changes),
-            (None, [], []) => result.write(out),
-            (None, [], changes) => result.write_with(out, changes),
-            (None, level, []) => result.write_with(out, level),
-            (None, level, changes) => result.write_with(out, &[level, changes].concat()),
+        self.send_result(|out| {
+            // A long result is copied once, and what is added to it finds room behind it.
+            out.reserve(result.raw().len() + ADDED);
+            match (modern, level, changes) {
+                (Some(modern), _, changes) => modern.complete(out, result, changes),
+                (None, [], []) => result.write(out),
+                (None, [], changes) => result.write_with(out, changes),
+                (None, level, []) => result.write_with(out, level),
+                (None, level, changes) => result.write_with(out, &[level, changes].concat()),
+            }
         });
     }
 

@@ -3,7 +3,9 @@
 //! Invariant: whoever writes a message says what kind it is; nobody infers that from its bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::aside;
 use crate::transport::outbox::{Out, Outbox};
 
 /// Where messages to a client over HTTP go. Each POST has a sink, and each session has one for messages that
@@ -16,6 +18,8 @@ pub trait Sink: Send + Sync {
     fn is_read(&self) -> bool {
         true
     }
+    /// Takes note that the session whose sink it is stands otherwise than before.
+    fn changed(&self) {}
 }
 
 /// One whole JSON-RPC message to a client.
@@ -57,25 +61,84 @@ impl OutgoingKind<'_> {
 /// Only a session of the daemon gets there: over stdio, upstreams are not read while that much waits.
 const MOST_UNREAD: usize = 16 * 1024 * 1024;
 
+/// The size of a message that needs no more memory than it begins with.
+const SHORT: usize = 256;
+
 /// The way that messages to a client take.
 #[derive(Clone)]
 pub enum Route {
     /// To our stdout.
     Pipe(Arc<Outbox>),
+    /// To the relay of a session of the daemon.
+    Relay(Arc<RelayedLine>),
     /// To a stream of the client.
     Stream(Arc<dyn Sink>),
     /// To nobody.
     Nowhere,
 }
 
+/// A line of a client whose session is in the daemon. The relay keeps it until it is told that the line is settled:
+/// by the answer, or, where there is none, when nobody holds this any more.
+pub struct RelayedLine {
+    out: Arc<Outbox>,
+    number: u64,
+    settled: AtomicBool,
+}
+
+impl RelayedLine {
+    /// The line with this number; 0 stands for messages that belong to no line.
+    pub fn new(out: &Arc<Outbox>, number: u64) -> Arc<Self> {
+        Arc::new(Self { out: out.clone(), number, settled: AtomicBool::new(number == 0) })
+    }
+
+    fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let settles = kind.is_answer() && !self.settled.load(Ordering::Relaxed);
+        self.out.push(|out| {
+            let start = out.len();
+            match kind {
+                _ if settles => aside::write_settled(out, self.number),
+                OutgoingKind::Question => aside::write_question(out),
+                _ => {}
+            }
+            let marked = out.len();
+            write(out);
+            match out.len() == marked {
+                true => out.truncate(start),
+                // A panic in `write` leaves the line to the next answer.
+                false if settles => self.settled.store(true, Ordering::Relaxed),
+                false => {}
+            }
+        })
+    }
+}
+
+impl Drop for RelayedLine {
+    fn drop(&mut self) {
+        if !*self.settled.get_mut() {
+            self.out.push(|out| aside::write_settled(out, self.number));
+        }
+    }
+}
+
 impl Route {
+    /// The buffer of a pipe, to the client itself or to its relay.
+    pub(super) fn outbox(&self) -> Option<&Arc<Outbox>> {
+        match self {
+            Self::Pipe(out) => Some(out),
+            Self::Relay(line) => Some(&line.out),
+            Self::Stream(_) | Self::Nowhere => None,
+        }
+    }
+
     /// Sends the one message of this kind that `write` writes, if it writes any.
     pub fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self {
             Self::Pipe(out) if kind.is_passing() && out.held() > MOST_UNREAD => false,
             Self::Pipe(out) => out.push(write),
+            Self::Relay(line) if kind.is_passing() && line.out.held() > MOST_UNREAD => false,
+            Self::Relay(line) => line.push(kind, write),
             Self::Stream(sink) => {
-                let mut bytes = Vec::new();
+                let mut bytes = Vec::with_capacity(SHORT);
                 write(&mut bytes);
                 bytes.is_empty() || sink.send(Outgoing { kind, bytes })
             }
@@ -83,10 +146,17 @@ impl Route {
         }
     }
 
+    /// Takes note that the session stands otherwise than before.
+    pub(super) fn changed(&self) {
+        if let Self::Stream(sink) = self {
+            sink.changed();
+        }
+    }
+
     /// Whether somebody is reading now what goes this way.
     pub fn is_read(&self) -> bool {
         match self {
-            Self::Pipe(_) => true,
+            Self::Pipe(_) | Self::Relay(_) => true,
             Self::Stream(sink) => sink.is_read(),
             Self::Nowhere => false,
         }
@@ -109,5 +179,45 @@ impl Sink for Heard {
     fn send(&self, message: Outgoing<'_>) -> bool {
         self.0.lock().push(String::from_utf8_lossy(&message.bytes).into_owned());
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    async fn written(out: Arc<Outbox>) -> String {
+        out.close();
+        let mut written = Vec::new();
+        out.run(&mut written).await.expect("memory is writable");
+        String::from_utf8(written).expect("text").replace('\u{1}', "^")
+    }
+
+    fn text(text: &str) -> impl FnOnce(&mut Vec<u8>) {
+        move |out| out.extend_from_slice(text.as_bytes())
+    }
+
+    #[tokio::test]
+    async fn every_line_of_a_relay_is_settled_once_with_its_answer_or_without_one() {
+        let out = Outbox::new();
+        let main = Route::Relay(RelayedLine::new(&out, 0));
+        let [answered, cancelled, refused, broken] =
+            [1, 2, 3, 4].map(|number| Route::Relay(RelayedLine::new(&out, number)));
+        answered.push(OutgoingKind::Notice("notifications/progress"), text("progress"));
+        answered.push(OutgoingKind::Question, text("question"));
+        answered.push(OutgoingKind::Result, text("result"));
+        drop((answered, cancelled.clone()));
+        drop(cancelled);
+        refused.push(OutgoingKind::Error(1), text("error"));
+        let panics = AssertUnwindSafe(|| broken.push(OutgoingKind::Result, |_| panic!("injected")));
+        assert!(catch_unwind(panics).is_err());
+        broken.push(OutgoingKind::Error(1), text("sorry"));
+        broken.push(OutgoingKind::Error(1), |_| ());
+        main.push(OutgoingKind::Notice("notifications/message"), text("notice"));
+        main.push(OutgoingKind::Question, text("who"));
+        drop((refused, broken, main));
+        let expected = "progress\n^?question\n^=1 result\n^=2 \n^=3 error\n^=4 sorry\nnotice\n^?who\n";
+        assert_eq!(written(out).await, expected);
     }
 }

@@ -18,9 +18,9 @@ use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
-use crate::catalog::{Items, Kind, NameLimits};
+use crate::catalog::{Definition, Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
-use crate::json::{Node, Scanner};
+use crate::json::Scanner;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::{Id, code};
 use crate::transport::lines::Line;
@@ -329,7 +329,7 @@ impl Exposure for Unseen {
         key.to_owned()
     }
 
-    fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+    fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(definition.raw().as_bytes());
     }
 

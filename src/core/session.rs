@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use super::connection::Connection;
 use super::modern::ModernCall;
 use super::notices::{Ledger, Lists};
+use super::record::Record;
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
 use super::upstream::Upstream;
@@ -196,7 +197,7 @@ impl ClientSession {
 
     /// Waits until the client has taken most of what it was sent.
     pub async fn room(&self) {
-        if let Route::Pipe(out) = &self.main {
+        if let Some(out) = self.main.outbox() {
             out.room().await;
         }
     }
@@ -213,7 +214,7 @@ impl ClientSession {
 
     /// Whether this is the one client on stdin and it has not introduced itself yet.
     pub fn is_new(&self) -> bool {
-        matches!(self.main, Route::Pipe(_)) && self.declared().is_none()
+        self.main.outbox().is_some() && self.declared().is_none()
     }
 
     /// What the client declared, in whichever era: the version that it wants to speak and its capabilities.
@@ -528,9 +529,19 @@ impl ClientSession {
         uris
     }
 
+    /// How the session stands.
+    pub fn standing(&self) -> Record {
+        Record::of(self)
+    }
+
+    /// Tells whoever keeps the session for others that it stands otherwise than before.
+    pub(super) fn note_change(&self) {
+        self.main.changed();
+    }
+
     /// Sends a line that is not for the client, but for the client's end of a session of the daemon.
     pub fn tell_end(&self, line: &[u8]) {
-        if let Route::Pipe(out) = &self.main {
+        if let Some(out) = self.main.outbox() {
             out.push(|out| out.extend_from_slice(line));
         }
     }

@@ -12,7 +12,6 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::aside::FromDaemon;
 use super::process::inherited;
 use super::record::Record;
 use super::session::ClientSession;
@@ -259,14 +258,15 @@ impl Usage {
 }
 
 impl ClientSession {
-    /// Gives the client's end the record of how the session stands now, if that has changed. It must be
+    /// Gives the client's end, or the store of the replicas, the record of how the session stands now. It must be
     /// called before the answer to the request that changed it, so that whoever has the answer has the
     /// record.
     pub fn record(&self) {
+        self.note_change();
         let Some(daemon_session) = self.workspace.daemon_session() else { return };
         let record = Record::of(self);
         if daemon_session.note(&record) {
-            self.tell_end(&FromDaemon::Record(record.into()).line());
+            self.tell_end(&record.to_line());
         }
     }
 }

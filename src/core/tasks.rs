@@ -3,10 +3,11 @@
 //!
 //! Invariant: a client sees only the tasks that it began, under ids that are unique for it.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use super::upstream::Upstream;
@@ -17,12 +18,50 @@ use crate::transport::peer::Answer;
 
 /// The largest number of tasks that are remembered per client. The oldest are forgotten first.
 const MOST_TASKS: usize = 1000;
+/// The length of a replica's id.
+const ID_LENGTH: usize = 16;
 /// The number of tasks on a page of `tasks/list`.
 const PAGE: usize = 100;
 
 /// The tasks of one client.
 #[derive(Default)]
-pub struct Tasks(Mutex<TaskTable>);
+pub struct Tasks {
+    table: Mutex<TaskTable>,
+    home: OnceLock<TaskHome>,
+}
+
+/// Where tasks live that clients may ask any replica about.
+pub struct TaskHome {
+    /// The replica, which stands in the ids of its tasks.
+    pub replica: Arc<str>,
+    /// Takes note of a task whose server outlives the replica, and of how long it may be asked for.
+    pub note: TakeNote,
+}
+
+/// Takes note of a task, for so long.
+pub type TakeNote = Box<dyn Fn(&TaskNote, Duration) + Send + Sync>;
+
+/// What another replica needs to know of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskNote {
+    /// The client's id.
+    pub id: String,
+    /// The upstream's id.
+    pub own: String,
+    /// The upstream's group.
+    pub group: String,
+    /// The upstream's key in its group.
+    pub server: String,
+}
+
+/// How long a task may be asked for whose server does not say it.
+const LONGEST_TASK: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The replica that stands in the id of a task.
+pub fn home_in(id: &str) -> Option<&str> {
+    let (_, home) = id.rsplit_once('~')?;
+    (home.len() == ID_LENGTH && home.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(home)
+}
 
 #[derive(Default)]
 struct TaskTable {
@@ -32,6 +71,13 @@ struct TaskTable {
 }
 
 impl TaskTable {
+    fn push(&mut self, task: Task) {
+        self.tasks.push(task);
+        if self.tasks.len() > MOST_TASKS {
+            self.tasks.remove(0);
+        }
+    }
+
     /// The task with this id at the upstream.
     fn find(&self, connection: &Arc<Connection>, own: &str) -> Option<&Task> {
         self.tasks.iter().find(|task| *task.own == *own && task.is_of(connection))
@@ -67,9 +113,8 @@ enum Expected {
 
 impl Task {
     fn is_of(&self, connection: &Arc<Connection>) -> bool {
-        let lasts = matches!(connection.upstream.spec().transport, Transport::Http(_));
         std::ptr::eq(self.upstream.as_ptr(), &*connection.upstream)
-            && (lasts || std::ptr::eq(self.connection.as_ptr(), &**connection))
+            && (outlives_us(&connection.upstream) || std::ptr::eq(self.connection.as_ptr(), &**connection))
     }
 
     /// The connection over which the upstream can be asked about the task.
@@ -81,6 +126,11 @@ impl Task {
         let (id, own, has_app) = (self.id.clone(), self.own.to_string(), self.has_app);
         Some(TaskPlace { id, connection: self.connection()?, own, has_app })
     }
+}
+
+/// Whether the tasks of an upstream go on when a connection to it ends.
+fn outlives_us(upstream: &Upstream) -> bool {
+    matches!(upstream.spec().transport, Transport::Http(_))
 }
 
 /// The address of a task at its upstream.
@@ -105,16 +155,18 @@ impl Tasks {
         task: Node<'_>,
         progress: Option<(u64, Box<str>)>,
     ) -> Arc<str> {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         if let Some(known) = table.find(connection, own) {
             return known.id.clone();
         }
         let is_taken = |id: &str| table.tasks.iter().any(|task| *task.id == *id);
-        let mut id = own.to_owned();
+        let home = self.home.get();
+        let suffix = home.map(|home| format!("~{}", home.replica)).unwrap_or_default();
+        let mut id = format!("{own}{suffix}");
         let mut count = 1;
         while is_taken(&id) {
             count += 1;
-            id = format!("{own}~{count}");
+            id = format!("{own}~{count}{suffix}");
         }
         let id: Arc<str> = id.into();
         table.begun += 1;
@@ -124,7 +176,16 @@ impl Tasks {
         let ttl = ttl.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
         let expected = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         let expected = expected.map_or(Expected::Outcome, Expected::OutcomeUntil);
-        table.tasks.push(Task {
+        if let Some(home) = home.filter(|_| outlives_us(&connection.upstream)) {
+            let note = TaskNote {
+                id: id.to_string(),
+                own: own.to_owned(),
+                group: connection.upstream.group.to_string(),
+                server: connection.upstream.server.to_string(),
+            };
+            (home.note)(&note, ttl.unwrap_or(LONGEST_TASK));
+        }
+        table.push(Task {
             number,
             id: id.clone(),
             own: own.into(),
@@ -134,15 +195,38 @@ impl Tasks {
             has_app: false,
             expected,
         });
-        if table.tasks.len() > MOST_TASKS {
-            table.tasks.remove(0);
-        }
         id
+    }
+
+    /// Lets clients ask any replica about the tasks that begin from now on.
+    pub fn live_at(&self, home: TaskHome) {
+        // Whoever comes second says the same.
+        let _ = self.home.set(home);
+    }
+
+    /// Takes over a task that was begun at a replica which is gone.
+    pub fn adopt(&self, note: &TaskNote, upstream: &Arc<Upstream>) {
+        let mut table = self.table.lock();
+        if table.tasks.iter().any(|task| *task.id == *note.id) || !outlives_us(upstream) {
+            return;
+        }
+        table.begun += 1;
+        let number = table.begun;
+        table.push(Task {
+            number,
+            id: note.id.as_str().into(),
+            own: note.own.as_str().into(),
+            upstream: Arc::downgrade(upstream),
+            connection: Weak::new(),
+            progress: None,
+            has_app: false,
+            expected: Expected::Outcome,
+        });
     }
 
     /// Whether the client still expects something of a task of this connection.
     pub(super) fn any_open(&self, connection: &Arc<Connection>) -> bool {
-        let table = self.0.lock();
+        let table = self.table.lock();
         table.tasks.iter().filter(|task| task.is_of(connection)).any(|task| match task.expected {
             Expected::Outcome => true,
             Expected::OutcomeUntil(end) => Instant::now() < end,
@@ -162,21 +246,21 @@ impl Tasks {
             Answer::Error(_) => true,
             Answer::Lost(_) => false,
         };
-        if is_over && let Some(task) = self.0.lock().tasks.iter_mut().find(|task| *task.id == *id) {
+        if is_over && let Some(task) = self.table.lock().tasks.iter_mut().find(|task| *task.id == *id) {
             task.expected = Expected::Nothing;
         }
     }
 
     /// The address of the task with this client's id.
     pub fn find(&self, id: &str) -> Option<TaskPlace> {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let task = table.tasks.iter().find(|task| *task.id == *id)?;
         task.place()
     }
 
     /// Notes that the tool of the task with this client's id has an app.
     pub fn note_app(&self, id: &str) {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         if let Some(task) = table.tasks.iter_mut().find(|task| *task.id == *id) {
             task.has_app = true;
         }
@@ -184,7 +268,7 @@ impl Tasks {
 
     /// The next tasks after the one with this number, and the number to continue from, if there are more.
     pub fn page(&self, after: u64) -> (Vec<TaskPlace>, Option<u64>) {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let rest = table.tasks.iter().filter(|task| task.number > after);
         let shown: Vec<&Task> = rest.take(PAGE).collect();
         let last = shown.last().map(|task| task.number);
@@ -194,12 +278,12 @@ impl Tasks {
 
     /// The client's id for a task of this upstream, if the client began it.
     pub(super) fn known(&self, connection: &Arc<Connection>, own: &str) -> Option<Arc<str>> {
-        self.0.lock().find(connection, own).map(|task| task.id.clone())
+        self.table.lock().find(connection, own).map(|task| task.id.clone())
     }
 
     /// The client's own progress token for the task that began with this request of ours.
     pub(super) fn progress_token(&self, connection: &Arc<Connection>, request: u64) -> Option<Box<str>> {
-        let table = self.0.lock();
+        let table = self.table.lock();
         let tasks = table.tasks.iter().filter(|task| task.is_of(connection));
         let mut tokens = tasks.filter_map(|task| task.progress.as_ref());
         tokens.find(|(id, _)| *id == request).map(|(_, token)| token.clone())
@@ -323,6 +407,35 @@ mod tests {
         a.upstream.pretend(None);
         a.upstream.pretend(Some(Default::default()));
         assert!(tasks.find("1").is_none());
+    }
+
+    #[test]
+    fn ids_of_several_replicas_are_told_apart_and_lead_home() {
+        let upstream = Upstream::unreal("a", "a");
+        upstream.pretend(Some(Default::default()));
+        let connection = upstream.connection().unwrap();
+        let ids: Vec<String> = ["0123456789abcdef", "fedcba9876543210"]
+            .into_iter()
+            .flat_map(|replica| {
+                let tasks = Tasks::default();
+                tasks.live_at(TaskHome {
+                    replica: replica.into(),
+                    note: Box::new(|_, _| panic!("it ends with us")),
+                });
+                let nothing = Scanner::default().scan_str("{}").unwrap().root().raw().to_owned();
+                let begin = |connection: &Arc<Connection>| {
+                    let mut scanner = Scanner::default();
+                    tasks.begin(connection, "1", scanner.scan_str(&nothing).unwrap().root(), None).to_string()
+                };
+                let first = begin(&connection);
+                upstream.pretend(None);
+                upstream.pretend(Some(Default::default()));
+                [first, begin(&upstream.connection().unwrap())]
+            })
+            .collect();
+        assert_eq!(ids[..2], ["1~0123456789abcdef", "1~2~0123456789abcdef"]);
+        assert_eq!(home_in(&ids[3]), Some("fedcba9876543210"));
+        assert_eq!([home_in("1"), home_in("1~2"), home_in("1~0123456789abcdeg")], [None; 3]);
     }
 
     #[test]

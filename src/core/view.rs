@@ -6,6 +6,7 @@
 //! [`notices`](super::notices) compares its fingerprints to learn whose lists have changed.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
 use crate::catalog::{
-    Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
+    Definition, Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
 };
 use crate::hash::HashMap;
-use crate::json::{Node, quote};
+use crate::json::quote;
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::text::one_line;
@@ -37,7 +38,14 @@ pub trait Exposure {
         None
     }
     /// Appends the definition as clients see it.
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>);
+    fn render(
+        &self,
+        upstream: &Upstream,
+        kind: Kind,
+        name: &str,
+        definition: Definition<'_>,
+        out: &mut Vec<u8>,
+    );
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
@@ -127,6 +135,8 @@ pub struct View {
     pub remembered: [HashMap<Arc<str>, bool>; 2],
     /// The pages that results named, and the group and server of each result.
     named_pages: Recent<Vec<Origin>>,
+    /// What a face made of the whole view, until the view changes.
+    prepared: RefCell<Option<(Look, Arc<str>)>>,
 }
 
 /// A group and a server in it. The pair stays valid when the file puts another upstream there.
@@ -178,7 +188,7 @@ impl Entry {
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
         let things = self.exposed.of(kind);
         things.rendered.get_or_init(|| {
-            Rendered::new(things, None, |item, definition, out| {
+            Rendered::new(things, kind, |item, definition, out| {
                 face.render(&self.upstream, kind, &item.name, definition, out);
             })
         })
@@ -193,7 +203,7 @@ impl Entry {
         }
         let things = self.exposed.of(kind);
         things.for_hosts.get_or_init(|| {
-            Rendered::new(things, Some(plain), |item, definition, out| match kind {
+            plain.again(things, |item, definition, out| match kind {
                 Kind::Tool => {
                     let exposed = exposed(definition.raw().into(), &mut |uri| pages[uri].clone());
                     out.extend_from_slice(exposed.as_bytes());
@@ -229,6 +239,11 @@ impl Entry {
         let things = self.exposed.of(kind);
         let adapted = &things.adapted[form][usize::from(look.as_host)];
         adapted.get_or_init(|| adapt::tools(things, rendered, shown)).as_ref().unwrap_or(rendered)
+    }
+
+    /// What the list of tools says about a thing.
+    pub fn told(&self, face: &dyn Exposure, kind: Kind, item: &ExposedItem) -> &str {
+        self.prints(face, kind).told(item)
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
@@ -338,6 +353,25 @@ impl Target {
 }
 
 impl View {
+    /// What `make` makes of the whole view for those who look like this; it is kept until the view changes, for those
+    /// who looked last.
+    pub fn prepared(&self, look: Look, make: impl FnOnce() -> String) -> Arc<str> {
+        if let Some((for_whom, text)) = &*self.prepared.borrow()
+            && *for_whom == look
+        {
+            return text.clone();
+        }
+        let text: Arc<str> = make().into();
+        *self.prepared.borrow_mut() = Some((look, text.clone()));
+        text
+    }
+
+    /// Notes that the view is about to change.
+    pub(super) fn changes(&mut self) -> &mut Self {
+        self.prepared.take();
+        self
+    }
+
     /// The entries of a group, in the order of listing.
     pub fn group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.entries.values().filter(move |entry| &*entry.upstream.group == group)

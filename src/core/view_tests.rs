@@ -21,7 +21,7 @@ impl Exposure for Plain {
         (self.0 == Clash::Rename && &*upstream.group == "a").then(|| key.to_owned())
     }
 
-    fn render(&self, _: &Upstream, _: Kind, name: &str, _: Node<'_>, out: &mut Vec<u8>) {
+    fn render(&self, _: &Upstream, _: Kind, name: &str, _: Definition<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(crate::json::quote(name).as_bytes());
     }
 

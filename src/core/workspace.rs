@@ -176,7 +176,7 @@ impl Workspace {
 
     /// Changes the view. Nobody is told yet.
     pub fn change<R>(&self, change: impl FnOnce(&mut View) -> R) -> R {
-        change(&mut self.view.lock())
+        change(self.view.lock().changes())
     }
 
     /// Whether an upstream is in the view.
@@ -284,9 +284,10 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Items, Kind, NameLimits};
+    use crate::catalog::{Definition, Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
+    use crate::core::view::Look;
     use crate::protocol::era::{ClientHello, Version};
 
     /// A face that lists everything to everybody.
@@ -297,7 +298,7 @@ mod tests {
             format!("{}_{key}", upstream.group)
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 
@@ -326,6 +327,28 @@ mod tests {
         LetGo,
         /// The list of tools is answered.
         List,
+    }
+
+    #[test]
+    fn what_is_made_of_a_view_is_kept_until_the_view_changes() {
+        let workspace = Workspace::new("", 0, Arc::new(Everything), None, &Arc::default());
+        let model = Look { from_start: false, as_host: false, takes: None };
+        let host = Look { as_host: true, ..model };
+        let made = std::cell::Cell::new(0);
+        let seen = |look| {
+            workspace.read(|view| {
+                view.prepared(look, || {
+                    made.set(made.get() + 1);
+                    made.get().to_string()
+                })
+            })
+        };
+        assert_eq!(
+            [seen(model), seen(model), seen(host), seen(host)].each_ref().map(|text| &**text),
+            ["1", "1", "2", "2"]
+        );
+        workspace.change(|view| view.open("a"));
+        assert_eq!([seen(host), seen(host)].each_ref().map(|text| &**text), ["3", "3"]);
     }
 
     #[test]

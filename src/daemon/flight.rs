@@ -1,14 +1,18 @@
-//! What is in flight over a relay: the client's requests that the daemon has, and the daemon's questions that
-//! the client has. When the daemon dies, the requests are answered and the questions withdrawn.
+//! What is in flight over a relay: the client's lines that the daemon has, and the daemon's questions that the
+//! client has. When the daemon dies, the requests among the lines are answered and the questions withdrawn.
+//!
+//! The daemon says which lines are settled, so a line is read only if that does not happen. The others cost the
+//! relay a copy.
 //!
 //! Invariant: each request that was sent is answered once: by the daemon, or by [`Flight::lost`].
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry as HashEntry;
+use std::collections::{HashMap, VecDeque};
 
 use crate::config::locate::FaceKind;
-use crate::core::aside::{FromDaemon, is_aside};
+use crate::core::aside::FromRelay;
 use crate::face::{toolman, workbench};
-use crate::json::{Node, Scanner};
+use crate::json::Scanner;
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::message::{
     Id, Message, Refusal, batch_parts, code, own_id, write_notification, write_result,
@@ -17,6 +21,8 @@ use crate::protocol::message::{
 /// Why a request was not answered.
 pub(super) const ENDED: &str = "The daemon ended before it answered. The request may or may not have taken \
      effect, so find out before you repeat it";
+/// A line that is longer than this is read at once, so that it need not be kept.
+const LONGEST_KEPT: usize = 4096;
 
 /// What a line of the client is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,35 +53,31 @@ enum Method {
     Other,
 }
 
-/// What a line of the daemon is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Downward {
-    /// A message for the client.
-    Message,
-    /// Something for the relay; `None` if the relay does not know it.
-    Aside(Option<FromDaemon>),
-}
-
-/// The requests and questions that are in flight.
+/// The lines and questions that are in flight.
 #[derive(Default)]
 pub(super) struct Flight {
-    /// The client's requests by their keys, each with its number.
-    asked: HashMap<Id, Sent>,
+    /// The lines that are not settled, by their numbers, in the order of sending.
+    lines: VecDeque<(u64, Unsettled)>,
+    /// The number of the last line.
+    last: u64,
     /// The ids of the daemon's open questions.
     questions: Vec<u64>,
-    /// The number of the last request.
-    last: u64,
-    /// The number of the last batch.
-    last_batch: u64,
     /// No question may have an id below this one.
     pub(super) first_question: u64,
     scanner: Scanner,
 }
 
+/// A line that the daemon has.
+enum Unsettled {
+    Unread(Box<[u8]>),
+    Read(Upward),
+}
+
+/// A request that the daemon has.
 struct Sent {
-    number: u64,
     asked: ClientRequest,
-    batch: Option<u64>,
+    /// The number of its batch.
+    batch: Option<usize>,
     /// The whole line of an `initialize`, which is sent again.
     line: Option<Vec<u8>>,
 }
@@ -85,112 +87,127 @@ impl Upward {
     pub(super) fn is_request(&self) -> bool {
         matches!(self, Self::Requests(..))
     }
+
+    /// Whether the line has to be sent again if the daemon dies.
+    fn is_sent_again(&self) -> bool {
+        matches!(self, Self::Requests(requests, false) if requests.iter().any(|asked| asked.method == Method::Initialize))
+    }
+}
+
+/// What a line to the daemon is.
+pub(super) fn understand(scanner: &mut Scanner, line: &[u8]) -> Upward {
+    let unreadable =
+        |id| Upward::Requests(vec![ClientRequest { id, method: Method::Other, modern: false }], false);
+    let Ok(doc) = scanner.scan(line) else {
+        let Some(FromRelay::Long(long)) = FromRelay::read(line) else { return Upward::Other };
+        return raw_id(scanner, long.start).and_then(Id::from_raw).map_or(Upward::Other, unreadable);
+    };
+    let root = doc.root();
+    if root.is_array() {
+        let parts = batch_parts(root);
+        let read = Message::read_parts(&parts).into_iter().flatten();
+        let requests: Vec<_> = read.filter_map(|message| asked(&message)).collect();
+        return if requests.is_empty() { Upward::Other } else { Upward::Requests(requests, true) };
+    }
+    match Message::read(root) {
+        Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
+            let id = params.and_then(|params| params.get("requestId")).and_then(Id::from_node);
+            id.map_or(Upward::Other, |id| Upward::Cancelled(id.key()))
+        }
+        Ok(Message::Response { .. }) => {
+            let id = root.get("id").and_then(|id| own_id(id.raw()));
+            id.map_or(Upward::Other, Upward::Answer)
+        }
+        Ok(message) => asked(&message).map_or(Upward::Other, |asked| Upward::Requests(vec![asked], false)),
+        // The daemon refuses it under its id.
+        Err(malformed) => malformed.id.map_or(Upward::Other, unreadable),
+    }
 }
 
 impl Flight {
-    /// What a line of the client is.
-    pub(super) fn understand(&mut self, line: &[u8]) -> Upward {
-        let Ok(doc) = self.scanner.scan(line) else { return Upward::Other };
-        let root = doc.root();
-        if root.is_array() {
-            let parts = batch_parts(root);
-            let read = Message::read_parts(&parts).into_iter().flatten();
-            let requests: Vec<_> = read.filter_map(|message| asked(&message)).collect();
-            return if requests.is_empty() { Upward::Other } else { Upward::Requests(requests, true) };
-        }
-        match Message::read(root) {
-            Ok(Message::Notification { method, params }) if method == "notifications/cancelled" => {
-                let id = params.and_then(|params| params.get("requestId")).and_then(Id::from_node);
-                id.map_or(Upward::Other, |id| Upward::Cancelled(id.key()))
-            }
-            Ok(Message::Response { .. }) => {
-                let id = root.get("id").and_then(|id| own_id(id.raw()));
-                id.map_or(Upward::Other, Upward::Answer)
-            }
-            Ok(message) => {
-                asked(&message).map_or(Upward::Other, |asked| Upward::Requests(vec![asked], false))
-            }
-            // The daemon refuses it under its id.
-            Err(malformed) => match malformed.id {
-                Some(id) => {
-                    Upward::Requests(vec![ClientRequest { id, method: Method::Other, modern: false }], false)
-                }
-                None => Upward::Other,
-            },
-        }
-    }
-
-    /// What a line of the client is that is too long, of which this is the beginning.
-    pub(super) fn understand_long(&mut self, start: &[u8]) -> Upward {
-        match raw_id(&mut self.scanner, start).and_then(Id::from_raw) {
-            Some(id) => {
-                Upward::Requests(vec![ClientRequest { id, method: Method::Other, modern: false }], false)
-            }
-            None => Upward::Other,
-        }
+    /// Whether a line that waits for a daemon needs one.
+    pub(super) fn is_request(&mut self, line: &[u8]) -> bool {
+        understand(&mut self.scanner, line).is_request()
     }
 
     /// Notes that at least the first byte of a line was sent to the daemon.
-    pub(super) fn sent(&mut self, what: Upward, line: &[u8]) {
-        match what {
-            Upward::Requests(requests, is_batch) => {
-                self.last_batch += u64::from(is_batch);
-                for asked in requests {
-                    self.last += 1;
-                    let line = (!is_batch && asked.method == Method::Initialize).then(|| line.to_vec());
-                    let batch = is_batch.then_some(self.last_batch);
-                    // The daemon refuses an id that is in use, and not under that id.
-                    let sent = Sent { number: self.last, asked, batch, line };
-                    self.asked.entry(sent.asked.id.key()).or_insert(sent);
-                }
-            }
-            // The daemon may answer all the same; then there is nothing to note.
-            Upward::Cancelled(key) => drop(self.asked.remove(&key)),
-            Upward::Answer(id) => self.questions.retain(|other| *other != id),
+    pub(super) fn sent(&mut self, line: &[u8]) {
+        self.last += 1;
+        let unread = || Unsettled::Unread(line.into());
+        // Only an answer to a question tells that the question is no longer open.
+        if line.len() <= LONGEST_KEPT && self.questions.is_empty() {
+            return self.lines.push_back((self.last, unread()));
+        }
+        match understand(&mut self.scanner, line) {
             Upward::Other => {}
+            Upward::Answer(id) => self.questions.retain(|other| *other != id),
+            read if read.is_sent_again() => self.lines.push_back((self.last, unread())),
+            read => self.lines.push_back((self.last, Unsettled::Read(read))),
         }
     }
 
-    /// Whether a line can be left out because it answers a question that was withdrawn.
-    pub(super) fn is_stale(&self, what: &Upward) -> bool {
-        matches!(what, Upward::Answer(id) if !self.questions.contains(id))
+    /// Notes that the daemon is done with a line.
+    pub(super) fn settled(&mut self, number: u64) {
+        if let Ok(at) = self.lines.binary_search_by_key(&number, |(number, _)| *number) {
+            self.lines.remove(at);
+        }
     }
 
-    /// Notes a line of the daemon, and says what it is.
-    pub(super) fn received(&mut self, line: &[u8]) -> Downward {
-        if is_aside(line) {
-            return Downward::Aside(FromDaemon::read(line));
-        }
-        let Ok(doc) = self.scanner.scan(line) else { return Downward::Message };
+    /// Notes a question of the daemon, or the withdrawal of one.
+    pub(super) fn asked(&mut self, message: &[u8]) {
+        let Ok(doc) = self.scanner.scan(message) else { return };
         let root = doc.root();
-        if root.is_array() {
-            let ids = batch_parts(root);
-            let ids = ids.iter().filter_map(|part| part.root().get("id").and_then(Id::from_node));
-            ids.for_each(|id| drop(self.asked.remove(&id.key())));
-            return Downward::Message;
+        if let Some(id) = root.get("id").and_then(|id| own_id(id.raw())) {
+            self.questions.push(id);
+            self.first_question = self.first_question.max(id.saturating_add(1));
+        } else {
+            let withdrawn = root.get("params").and_then(|params| params.get("requestId"));
+            let withdrawn = withdrawn.and_then(|id| own_id(id.raw()));
+            self.questions.retain(|id| Some(*id) != withdrawn);
         }
-        let (id, method) =
-            (root.get("id").and_then(Id::from_node), root.get("method").and_then(Node::as_str));
-        match (id, method) {
-            (Some(id), None) => drop(self.asked.remove(&id.key())),
-            (Some(id), Some(_)) => {
-                if let Some(id) = own_id(&id.raw()) {
-                    self.questions.push(id);
-                    self.first_question = self.first_question.max(id.saturating_add(1));
+    }
+
+    /// Whether nobody waits for an answer.
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.waiting().is_empty()
+    }
+
+    /// The requests that wait for an answer, in the order of sending.
+    fn waiting(&mut self) -> Vec<Sent> {
+        let Self { lines, scanner, questions, .. } = self;
+        let (mut waiting, mut places) = (Vec::new(), HashMap::new());
+        for (batch, (_, line)) in lines.iter().enumerate() {
+            let (read, line) = match line {
+                Unsettled::Unread(line) => (understand(scanner, line), &**line),
+                Unsettled::Read(read) => (read.clone(), &[][..]),
+            };
+            match read {
+                Upward::Requests(requests, is_batch) => {
+                    for asked in requests {
+                        // The daemon refuses an id that is in use, and not under that id.
+                        let HashEntry::Vacant(place) = places.entry(asked.id.key()) else { continue };
+                        place.insert(waiting.len());
+                        let again = !is_batch && asked.method == Method::Initialize;
+                        let (line, batch) = (again.then(|| line.to_vec()), is_batch.then_some(batch));
+                        waiting.push(Some(Sent { asked, batch, line }));
+                    }
                 }
+                Upward::Cancelled(key) => {
+                    if let Some(place) = places.remove(&key) {
+                        waiting[place] = None;
+                    }
+                }
+                Upward::Answer(id) => questions.retain(|other| *other != id),
+                Upward::Other => {}
             }
-            (None, Some(method)) if method == "notifications/cancelled" => {
-                let withdrawn = root.get("params").and_then(|params| params.get("requestId"));
-                let withdrawn = withdrawn.and_then(|id| own_id(id.raw()));
-                self.questions.retain(|id| Some(*id) != withdrawn);
-            }
-            _ => {}
         }
-        Downward::Message
+        waiting.into_iter().flatten().collect()
     }
 
     /// The daemon is gone: what the client is told, and the `initialize` that is to be sent again.
     pub(super) fn lost(&mut self, face: FaceKind) -> (Vec<u8>, Option<Vec<u8>>) {
+        let waiting = self.waiting();
+        (self.lines, self.last) = (VecDeque::new(), 0);
         let mut lines = Vec::new();
         for id in self.questions.drain(..) {
             write_notification(&mut lines, "notifications/cancelled", |out| {
@@ -199,16 +216,14 @@ impl Flight {
             });
             lines.push(b'\n');
         }
-        let mut asked: Vec<_> = self.asked.drain().map(|(_, sent)| sent).collect();
-        asked.sort_by_key(|sent| sent.number);
         let mut again = None;
         let mut open_batch = None;
-        for Sent { asked, batch, line, .. } in asked {
+        for Sent { asked, batch, line } in waiting {
             if let Some(line) = line {
                 again = Some(line);
                 continue;
             }
-            // The requests of a batch have successive numbers, so their answers stand together.
+            // The requests of a batch are successive, so their answers stand together.
             if open_batch != batch {
                 if open_batch.take().is_some() {
                     lines.extend_from_slice(b"]\n");
@@ -229,11 +244,6 @@ impl Flight {
             lines.extend_from_slice(b"]\n");
         }
         (lines, again)
-    }
-
-    /// Whether nothing is in flight.
-    pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty()
     }
 }
 
@@ -272,8 +282,7 @@ mod tests {
     use serde_json::Value;
 
     fn send(flight: &mut Flight, line: &str) {
-        let what = flight.understand(line.as_bytes());
-        flight.sent(what, line.as_bytes());
+        flight.sent(line.as_bytes());
     }
 
     fn request(id: &str, method: &str) -> String {
@@ -299,7 +308,7 @@ mod tests {
         // Another request under an id in use, and one that the client does not want any more.
         send(&mut flight, &request("1.0", "tools/list"));
         send(&mut flight, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
-        assert_eq!(flight.received(br#"{"jsonrpc":"2.0","id":2,"result":{}}"#), Downward::Message);
+        flight.settled(3);
         let told = lost(&mut flight);
         let ids: Vec<_> = told.iter().map(|answer| answer["id"].to_string()).collect();
         assert_eq!(ids, ["1", "\"1\""]);
@@ -324,8 +333,11 @@ mod tests {
         let (told, again) = flight.lost(FaceKind::Workbench);
         assert_eq!((told, again), (Vec::new(), Some(line.clone().into_bytes())));
         send(&mut flight, &line);
-        flight.received(br#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
+        flight.settled(1);
         assert_eq!(flight.lost(FaceKind::Workbench), (Vec::new(), None));
+        let long = line.replace("{}", &format!("{{\"x\":\"{}\"}}", "y".repeat(LONGEST_KEPT)));
+        send(&mut flight, &long);
+        assert_eq!(flight.lost(FaceKind::Workbench), (Vec::new(), Some(long.into_bytes())));
     }
 
     #[test]
@@ -334,7 +346,7 @@ mod tests {
         send(&mut flight, &format!("[{},{}]", request("1", "ping"), request("2", "tools/call")));
         send(&mut flight, &format!("[{}]", request("3", "ping")));
         send(&mut flight, &request("4", "ping"));
-        flight.received(br#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#);
+        flight.settled(2);
         let told = lost(&mut flight);
         assert_eq!(told.len(), 2, "{told:?}");
         let ids: Vec<_> = told[0].as_array().expect("a batch").iter().map(|answer| &answer["id"]).collect();
@@ -346,19 +358,18 @@ mod tests {
     fn open_questions_are_withdrawn_and_their_ids_not_used_again() {
         let mut flight = Flight::default();
         for id in 1..=4 {
-            flight.received(request(&id.to_string(), "roots/list").as_bytes());
+            flight.asked(request(&id.to_string(), "roots/list").as_bytes());
         }
-        // One is answered, one is withdrawn by the daemon itself.
+        // One is answered, and the daemon has taken the answer; one is withdrawn by the daemon itself.
         send(&mut flight, r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#);
-        flight.received(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
+        flight.settled(1);
+        flight.asked(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#);
         let told = lost(&mut flight);
         let withdrawn: Vec<_> =
             told.iter().map(|notice| (&notice["method"], &notice["params"]["requestId"])).collect();
         let cancelled = Value::from("notifications/cancelled");
         assert_eq!(withdrawn, [(&cancelled, &Value::from(2)), (&cancelled, &Value::from(4))]);
         assert_eq!(flight.first_question, 5);
-        let answer = flight.understand(br#"{"jsonrpc":"2.0","id":4,"result":{}}"#);
-        assert!(flight.is_stale(&answer), "a late answer is for nobody");
     }
 
     #[test]
@@ -404,13 +415,36 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, false),
             ("no JSON", false),
             ("[]", false),
+            ("\u{1}long 9999 {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"x\",\"params\":{", true),
+            ("\u{1}long 9999 {\"jsonrpc\":\"2.0\",", false),
+            ("\u{1}end", false),
         ] {
-            assert_eq!(flight.understand(line.as_bytes()).is_request(), needs_a_daemon, "{line}");
+            assert_eq!(flight.is_request(line.as_bytes()), needs_a_daemon, "{line}");
         }
-        assert_eq!(flight.received(b"\x01bye"), Downward::Aside(Some(FromDaemon::Bye)));
-        let record = FromDaemon::Record(Box::default());
-        assert_eq!(flight.received(b"\x01{\"open\":[]}"), Downward::Aside(Some(record)));
-        assert_eq!(flight.received(b"\x01what"), Downward::Aside(None));
-        assert!(flight.understand_long(br#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"#).is_request());
+    }
+
+    #[test]
+    fn lines_are_settled_in_any_order_and_long_ones_take_no_room() {
+        let mut flight = Flight::default();
+        let long = "y".repeat(2 * LONGEST_KEPT);
+        for id in 1..=5 {
+            let line = request(&id.to_string(), "ping");
+            send(
+                &mut flight,
+                &if id == 4 { line.replace("{}", &format!("{{\"x\":\"{long}\"}}")) } else { line },
+            );
+        }
+        for number in [5, 2, 2, 9, 0] {
+            flight.settled(number);
+        }
+        assert!(
+            flight.lines.iter().all(|(_, line)| !matches!(line, Unsettled::Unread(line) if line.len() > 100))
+        );
+        let ids: Vec<_> = lost(&mut flight).iter().map(|answer| answer["id"].to_string()).collect();
+        assert_eq!(ids, ["1", "3", "4"]);
+        // The next daemon counts from one.
+        send(&mut flight, &request("6", "ping"));
+        flight.settled(1);
+        assert!(flight.is_empty());
     }
 }

@@ -106,6 +106,20 @@ impl Daemons {
         pids
     }
 
+    /// The directories in which daemons run for sessions with another environment.
+    pub async fn found_elsewhere(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for place in self.elsewhere.iter().filter(|place| place.inspect(daemon::user()).is_ok()) {
+            for socket in place.sockets() {
+                if let Ok(Some(_)) = find(&socket).await {
+                    found.push(place.directory().to_owned());
+                    break;
+                }
+            }
+        }
+        found
+    }
+
     /// Whether a daemon could be used: why not, if not.
     pub async fn check(&self) -> Result<(), NoDaemon> {
         self.place.inspect(daemon::user())?;

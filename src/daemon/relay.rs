@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 use super::endpoint::split;
-use super::flight::{Downward, Flight, Upward};
+use super::flight::Flight;
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
-use crate::core::aside::{FromDaemon, FromRelay, is_aside};
+use crate::core::aside::{FromDaemon, FromRelay, write_line};
 use crate::core::process::give_back;
 use crate::core::record::Record;
 use crate::gateway::stdio::Resumed;
-use crate::transport::lines::{Line, Lines};
+use crate::transport::lines::{Line, Lines, PAUSE};
 use crate::transport::outbox::HIGH_WATER;
 
 /// The daemon may die this often within [`WINDOW`] before the session goes on alone.
@@ -36,6 +36,8 @@ const MOST_DEATHS: usize = 3;
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long the end of a session may take once it was asked for.
 const LONGEST_END: Duration = Duration::from_secs(4);
+/// The capacity that is kept for lines to the client.
+const KEPT: usize = 64 * 1024;
 /// The most attempts to hand a session to a daemon that ends at that moment.
 const MOST_ATTEMPTS: usize = 20;
 
@@ -81,8 +83,10 @@ struct Upstairs {
     /// Lines that wait for the daemon, and how much of them is written.
     waiting: Vec<u8>,
     written: usize,
-    /// The waiting lines: where each ends, and what it is; `None` once it is sent.
-    ends: VecDeque<(usize, Option<Upward>)>,
+    /// Where each of the waiting lines ends.
+    ends: VecDeque<usize>,
+    /// How many of them were sent, at least in part.
+    sent: usize,
     /// Whether the client has closed its end.
     closed: bool,
     /// Whether the daemon no longer takes anything.
@@ -93,6 +97,8 @@ struct Upstairs {
 struct Session {
     flight: Flight,
     up: Upstairs,
+    /// Lines for the client.
+    down: Vec<u8>,
     record: Option<Record>,
     deaths: Deaths,
     /// When the session is over at the latest, once its end was asked for.
@@ -133,7 +139,7 @@ impl Relay {
             }
             session.up.forget_sent();
             if let Some(line) = again {
-                session.up.send_first(&line, &mut session.flight);
+                session.up.send_first(&line);
             }
             if session.is_over() {
                 return RelayEnd::Ended;
@@ -173,12 +179,14 @@ impl Session {
             waiting: Vec::new(),
             written: 0,
             ends: VecDeque::new(),
+            sent: 0,
             closed: false,
             shut: false,
         };
         Self {
             flight: Flight::default(),
             up,
+            down: Vec::new(),
             record: None,
             deaths: Deaths::default(),
             end: None,
@@ -188,8 +196,10 @@ impl Session {
     }
 
     /// Whether nobody waits for anything any more.
-    fn is_over(&self) -> bool {
-        (self.up.closed || self.end.is_some()) && self.flight.is_empty() && !self.up.has_request()
+    fn is_over(&mut self) -> bool {
+        (self.up.closed || self.end.is_some())
+            && self.flight.is_empty()
+            && !self.up.has_request(0, &mut self.flight)
     }
 
     /// What is left to go on with alone.
@@ -212,6 +222,7 @@ impl Session {
         let (mut from, mut to) = split(link.stream);
         // How long answers may be is the daemon's business.
         let (mut lines, mut orderly) = (Lines::new(usize::MAX), false);
+        let mut rest = Rest::new();
         self.up.shut = false;
         if self.end.is_some() {
             self.up.say(&FromRelay::End);
@@ -222,15 +233,12 @@ impl Session {
             let up = &mut self.up;
             tokio::select! {
                 read = lines.read(&mut from) => {
+                    rest.put_off();
                     let Ok(1..) = read else { return self.part(orderly) };
-                    let out = self.pass_down(&mut lines, &mut orderly);
+                    self.take_down(&mut lines, &mut orderly);
                     self.up.shut |= orderly;
-                    // A client that does not read is not read from either, nor is the daemon.
-                    if !self.tell(&out, stdout, calls).await {
+                    if !self.pass_down(stdout, calls).await {
                         return None;
-                    }
-                    if !out.is_empty() && !std::mem::replace(&mut self.begun, true) {
-                        give_back();
                     }
                 }
                 written = to.write(&up.waiting[up.written..]), if can_write => match written {
@@ -239,7 +247,8 @@ impl Session {
                     Err(_) => self.up.shut = true,
                 },
                 read = up.lines.read(stdin), if can_read => {
-                    self.up.take(read.unwrap_or(0), &mut self.flight);
+                    rest.put_off();
+                    self.up.take(read.unwrap_or(0));
                     if self.up.closed {
                         self.begin_end();
                     }
@@ -247,6 +256,7 @@ impl Session {
                 () = &mut *calls.shutdown, if !called_off => self.call_off(),
                 Some(()) = calls.hangup.recv() => self.up.say(&FromRelay::Reload),
                 () = until(end) => return None,
+                () = rest.reached() => self.rest(),
             }
         }
     }
@@ -286,26 +296,68 @@ impl Session {
     }
 
     /// The daemon has closed the connection.
-    fn part(&self, orderly: bool) -> Option<Parting> {
+    fn part(&mut self, orderly: bool) -> Option<Parting> {
         (!self.is_over()).then_some(Parting { orderly })
     }
 
-    /// The whole lines of the daemon that are for the client.
-    fn pass_down(&mut self, lines: &mut Lines, orderly: &mut bool) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// Takes the whole lines of the daemon, and collects those for the client.
+    fn take_down(&mut self, lines: &mut Lines, orderly: &mut bool) {
         while let Some(line) = lines.next_line() {
             let Line::Whole(line) = line else { continue };
-            match self.flight.received(line) {
-                Downward::Message => {
-                    out.extend_from_slice(line);
-                    out.push(b'\n');
+            let message = match FromDaemon::read(line) {
+                FromDaemon::Message(message) => message,
+                FromDaemon::Settled(number, answer) => {
+                    self.flight.settled(number);
+                    answer
                 }
-                Downward::Aside(Some(FromDaemon::Record(record))) => self.record = Some(*record),
-                Downward::Aside(Some(FromDaemon::Bye)) => *orderly = true,
-                Downward::Aside(None) => {}
+                FromDaemon::Question(message) => {
+                    self.flight.asked(message);
+                    message
+                }
+                FromDaemon::Record(record) => {
+                    self.record = Record::read(record).or(self.record.take());
+                    continue;
+                }
+                FromDaemon::Bye => {
+                    *orderly = true;
+                    continue;
+                }
+                FromDaemon::Unknown => continue,
+            };
+            if !message.is_empty() {
+                self.down.extend_from_slice(message);
+                self.down.push(b'\n');
             }
         }
-        out
+    }
+
+    /// Writes what is for the client. `false`: it does not take it. A client that does not read is not read from
+    /// either, nor is the daemon.
+    async fn pass_down(
+        &mut self,
+        stdout: &mut (impl AsyncWrite + Unpin),
+        calls: &mut SystemCalls<'_>,
+    ) -> bool {
+        if self.down.is_empty() {
+            return true;
+        }
+        let mut down = std::mem::take(&mut self.down);
+        let told = self.tell(&down, stdout, calls).await;
+        if down.capacity() <= KEPT {
+            down.clear();
+            self.down = down;
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            self.rest();
+        }
+        told
+    }
+
+    /// Keeps nothing that is not needed while nothing is to be passed.
+    fn rest(&mut self) {
+        self.down.shrink_to_fit();
+        self.up.waiting.shrink_to_fit();
+        give_back();
     }
 
     /// Waits, without a daemon, until the client sends a request. `false`: the session is over.
@@ -314,18 +366,52 @@ impl Session {
         stdin: &mut (impl AsyncRead + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> bool {
-        while !self.up.has_request() {
+        let mut seen = 0;
+        while !self.up.has_request(seen, &mut self.flight) {
+            seen = self.up.ends.len();
             if self.up.closed || self.end.is_some() {
                 return false;
             }
             tokio::select! {
                 biased;
                 () = &mut *calls.shutdown => return false,
-                read = self.up.lines.read(stdin) => self.up.take(read.unwrap_or(0), &mut self.flight),
+                read = self.up.lines.read(stdin) => self.up.take(read.unwrap_or(0)),
                 Some(()) = calls.hangup.recv() => {}
             }
         }
         true
+    }
+}
+
+/// Tells when nothing was passed for a while. To put it off costs no system call and no timer.
+struct Rest {
+    pause: Pin<Box<Sleep>>,
+    /// Whether something was passed since the pause began; `None` while there is no pause to wait for.
+    disturbed: Option<bool>,
+}
+
+impl Rest {
+    fn new() -> Self {
+        Self { pause: Box::pin(sleep(PAUSE)), disturbed: Some(false) }
+    }
+
+    fn put_off(&mut self) {
+        if self.disturbed.is_none() {
+            self.pause.as_mut().reset(tokio::time::Instant::now() + PAUSE);
+        }
+        self.disturbed = Some(true);
+    }
+
+    async fn reached(&mut self) {
+        while let Some(disturbed) = &mut self.disturbed {
+            self.pause.as_mut().await;
+            if !std::mem::take(disturbed) {
+                self.disturbed = None;
+                return;
+            }
+            self.pause.as_mut().reset(tokio::time::Instant::now() + PAUSE);
+        }
+        pending().await
     }
 }
 
@@ -345,41 +431,32 @@ impl Upstairs {
         !self.closed && self.waiting.len() - self.written < HIGH_WATER
     }
 
-    fn has_request(&self) -> bool {
-        self.ends.iter().any(|(_, what)| what.as_ref().is_some_and(Upward::is_request))
+    /// Whether one of the waiting lines, from this one on, needs a daemon.
+    fn has_request(&self, from: usize, flight: &mut Flight) -> bool {
+        (from.max(self.sent)..self.ends.len()).any(|at| flight.is_request(self.line(at)))
+    }
+
+    /// A waiting line, without its line break.
+    fn line(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.waiting[start..self.ends[at] - 1]
     }
 
     /// Takes the whole lines of what was read; 0 bytes are the client's end.
-    fn take(&mut self, read: usize, flight: &mut Flight) {
+    fn take(&mut self, read: usize) {
         let Self { lines, waiting, ends, .. } = self;
         while let Some(line) = lines.next_line() {
-            let what = match line {
-                Line::Whole(line) => {
-                    let what = flight.understand(line);
-                    if flight.is_stale(&what) {
-                        continue;
-                    }
-                    // No line of the client may look like one of the relay's own.
-                    waiting.extend_from_slice(if is_aside(line) { b"?" } else { b"" });
-                    waiting.extend_from_slice(line);
-                    what
-                }
-                Line::TooLong(long) => {
-                    let what = flight.understand_long(long.start);
-                    FromRelay::LongLine(long).write(waiting);
-                    what
-                }
-            };
-            waiting.push(b'\n');
-            ends.push_back((waiting.len(), Some(what)));
+            match line {
+                Line::Whole(line) => write_line(waiting, line),
+                Line::TooLong(long) => FromRelay::Long(long).write(waiting),
+            }
+            ends.push_back(waiting.len());
         }
         if read == 0 {
             self.closed = true;
-            if let Some(rest) = self.lines.rest() {
-                let what = flight.understand(rest);
-                self.waiting.extend_from_slice(rest);
-                self.waiting.push(b'\n');
-                self.ends.push_back((self.waiting.len(), Some(what)));
+            if let Some(rest) = lines.rest() {
+                write_line(waiting, rest);
+                ends.push_back(waiting.len());
             }
         }
     }
@@ -387,22 +464,19 @@ impl Upstairs {
     /// Lets a line of the relay's own wait for the daemon.
     fn say(&mut self, aside: &FromRelay<'_>) {
         aside.write(&mut self.waiting);
-        self.waiting.push(b'\n');
-        self.ends.push_back((self.waiting.len(), Some(Upward::Other)));
+        self.ends.push_back(self.waiting.len());
     }
 
     /// Notes that the daemon was sent this many bytes more.
     fn wrote(&mut self, count: usize, flight: &mut Flight) {
         self.written += count;
-        let mut start = 0;
-        for (end, what) in &mut self.ends {
+        while self.sent < self.ends.len() {
+            let start = self.sent.checked_sub(1).map_or(0, |before| self.ends[before]);
             if start >= self.written {
                 break;
             }
-            if let Some(what) = what.take() {
-                flight.sent(what, &self.waiting[start..*end - 1]);
-            }
-            start = *end;
+            flight.sent(self.line(self.sent));
+            self.sent += 1;
         }
         if self.written == self.waiting.len() {
             self.forget_sent();
@@ -411,24 +485,20 @@ impl Upstairs {
 
     /// Forgets the lines of which a byte was sent.
     fn forget_sent(&mut self) {
-        let mut sent = 0;
-        while let Some((end, None)) = self.ends.front() {
-            sent = *end;
-            self.ends.pop_front();
-        }
+        let sent = self.sent.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.waiting.drain(..sent);
         self.waiting.shrink_to(HIGH_WATER);
-        self.ends.iter_mut().for_each(|(end, _)| *end -= sent);
-        self.written = 0;
+        self.ends.drain(..self.sent);
+        self.ends.iter_mut().for_each(|end| *end -= sent);
+        (self.sent, self.written) = (0, 0);
     }
 
     /// Lets a line wait before all others.
-    fn send_first(&mut self, line: &[u8], flight: &mut Flight) {
-        let what = flight.understand(line);
+    fn send_first(&mut self, line: &[u8]) {
         let length = line.len() + 1;
         self.waiting.splice(..0, line.iter().copied().chain([b'\n']));
-        self.ends.iter_mut().for_each(|(end, _)| *end += length);
-        self.ends.push_front((length, Some(what)));
+        self.ends.iter_mut().for_each(|end| *end += length);
+        self.ends.push_front(length);
     }
 }
 
@@ -480,7 +550,11 @@ mod tests {
     async fn send(session: &mut Session, bytes: &str) {
         let mut stream = bytes.as_bytes();
         let read = session.up.lines.read(&mut stream).await.expect("memory can be read");
-        session.up.take(read, &mut session.flight);
+        session.up.take(read);
+    }
+
+    fn has_request(session: &mut Session) -> bool {
+        session.up.has_request(0, &mut session.flight)
     }
 
     #[tokio::test]
@@ -513,10 +587,10 @@ mod tests {
     async fn a_line_that_has_only_begun_stays_whole() {
         let mut session = session();
         send(&mut session, "{\"jsonrpc\":\"2.0\",\"id\":1,").await;
-        assert!(session.up.waiting.is_empty() && !session.up.has_request());
+        assert!(session.up.waiting.is_empty() && !has_request(&mut session));
         session.up.forget_sent();
         send(&mut session, "\"method\":\"ping\"}\n").await;
-        assert!(session.up.has_request());
+        assert!(has_request(&mut session));
         assert_eq!(session.up.waiting, br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec().into_iter().chain([b'\n']).collect::<Vec<_>>());
     }
 
@@ -529,7 +603,7 @@ mod tests {
         let (told, again) = session.flight.lost(crate::config::locate::FaceKind::Workbench);
         assert!(told.is_empty());
         session.up.forget_sent();
-        session.up.send_first(&again.expect("it is sent again"), &mut session.flight);
+        session.up.send_first(&again.expect("it is sent again"));
         let expected = format!("{}\n{}\n", request(0, "initialize"), request(1, "ping"));
         assert_eq!(String::from_utf8_lossy(&session.up.waiting), expected);
         session.up.wrote(expected.len(), &mut session.flight);
@@ -546,15 +620,15 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "?\u{1}end");
         assert!(lines[1].starts_with("\u{1}long 131 {\"jsonrpc\":\"2.0\",\"id\":7,"), "{}", lines[1]);
-        assert!(session.up.has_request(), "its id is known, so it is answered");
+        assert!(has_request(&mut session), "its id is known, so it is answered");
     }
 
     #[tokio::test]
     async fn what_the_client_sends_last_needs_no_line_break() {
         let mut session = session();
         send(&mut session, &request(1, "ping")).await;
-        session.up.take(0, &mut session.flight);
-        assert!(session.up.closed && session.up.has_request());
+        session.up.take(0);
+        assert!(session.up.closed && has_request(&mut session));
         assert_eq!(session.up.waiting.last(), Some(&b'\n'));
     }
 }

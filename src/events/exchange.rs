@@ -12,6 +12,7 @@ use super::hub::HubCore;
 use super::trace::Trail;
 use crate::config::{KeptArguments, Redactor};
 use crate::json::{Node, quote};
+use crate::text::short::ShortText;
 
 /// The most bytes of arguments or of a result that are kept.
 pub const MOST_KEPT: usize = 64 * 1024;
@@ -70,7 +71,7 @@ pub struct Inquiry {
     /// The method, or [`OTHER`] for one that MCP does not define.
     pub method: &'static str,
     /// The tool, the prompt or the URI that it names.
-    pub name: Option<Box<str>>,
+    pub name: Option<ShortText>,
     /// Whether the tool or the prompt exists.
     pub exists: bool,
     /// The request's id as JSON, where spans are made.
@@ -106,7 +107,7 @@ pub struct Exchange {
     /// The toolbox that it opens, if it is an `open_toolbox`.
     pub opens: Option<Arc<str>>,
     /// The requests to upstreams that it caused.
-    pub errands: Vec<Errand>,
+    pub errands: Errands,
     /// How long it took.
     pub took: Duration,
     /// Why it failed.
@@ -123,7 +124,7 @@ pub struct Errand {
     /// The method.
     pub method: &'static str,
     /// The upstream's own name for what is asked for, as JSON.
-    pub name: Option<Box<str>>,
+    pub name: Option<ShortText>,
     /// Its place in a trace, where tracing is on.
     pub trail: Option<Trail>,
     /// The connection that it takes, once there is one.
@@ -136,6 +137,50 @@ pub struct Errand {
     pub took: Option<Duration>,
     /// Why it failed.
     pub error: Option<ErrorType>,
+}
+
+/// Requests to upstreams, in their order. Nearly always there is one, which stands in place, so that nothing has to be
+/// allocated here and freed by the hub's thread.
+#[derive(Debug, Default)]
+pub struct Errands {
+    first: Option<Errand>,
+    more: Vec<Errand>,
+}
+
+impl Errands {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Errand> {
+        self.first.iter().chain(&self.more)
+    }
+
+    fn push(&mut self, errand: Errand) {
+        match self.first {
+            None => self.first = Some(errand),
+            Some(_) => self.more.push(errand),
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Errand> {
+        self.more.last_mut().or(self.first.as_mut())
+    }
+
+    /// Takes the last one out, if it is under way.
+    fn take_open(&mut self) -> Option<Errand> {
+        let is_open = |errand: &mut Errand| errand.took.is_none();
+        match self.more.is_empty() {
+            true => self.first.take_if(is_open),
+            false => self.more.pop_if(is_open),
+        }
+    }
+}
+
+impl IntoIterator for Errands {
+    type Item = Errand;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Errand>, std::vec::IntoIter<Errand>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
 }
 
 /// The connection that a request to an upstream takes.
@@ -240,9 +285,13 @@ impl Exchange {
         asker: Asker,
         trail: Option<Trail>,
     ) -> Self {
-        // Nearly every request causes one.
-        let (errands, took) = (Vec::with_capacity(1), Duration::ZERO);
+        let (errands, took) = (Errands::default(), Duration::ZERO);
         Self { hub, begun, asked, asker, trail, opens: None, errands, took, error: None }
+    }
+
+    /// Whether anything is kept of arguments.
+    pub fn keeps_arguments(&self) -> bool {
+        self.hub.kept_arguments() != KeptArguments::Off
     }
 
     /// Sends a request to an upstream. Returns the `traceparent` that the upstream is to be told, if any.
@@ -306,7 +355,7 @@ impl Exchange {
 
     /// Takes the last request to an upstream out, if it has no answer yet: another exchange will get that.
     pub fn hand_over(&mut self) -> Option<Errand> {
-        self.errands.pop_if(|errand| errand.took.is_none())
+        self.errands.take_open()
     }
 
     /// Takes a request to an upstream on that another exchange began.
@@ -319,12 +368,14 @@ impl Exchange {
     pub fn end(mut self: Box<Self>, error: Option<ErrorType>) {
         self.took = self.begun.instant.elapsed();
         self.error = error;
-        for errand in self.errands.iter_mut().filter(|errand| errand.took.is_none()) {
+        let Errands { first, more } = &mut self.errands;
+        for errand in first.iter_mut().chain(more).filter(|errand| errand.took.is_none()) {
             errand.took = Some(errand.begun.instant.elapsed());
             errand.error = error.filter(|error| *error == ErrorType::Cancelled);
         }
         let hub = self.hub.clone();
-        hub.tell(super::hub::News::Exchange(self));
+        // Whoever made the box frees it: that is far cheaper than leaving it to another thread.
+        hub.tell(super::hub::News::Exchange(*self));
     }
 }
 

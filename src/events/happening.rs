@@ -258,15 +258,6 @@ impl ErrorType {
 }
 
 impl Subject {
-    /// The key under which it stands in the journal.
-    pub fn key(&self) -> &'static str {
-        match self {
-            Self::Tool(_) => "tool",
-            Self::Resource(_) => "uri",
-            Self::Prompt(_) => "prompt",
-        }
-    }
-
     /// The upstream's name for it.
     pub fn name(&self) -> &str {
         match self {
@@ -282,6 +273,13 @@ impl fmt::Display for ServerPath {
             server => write!(out, "{}/{server}", self.group),
         }
     }
+}
+
+/// A key with the comma before it.
+macro_rules! key {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":")
+    };
 }
 
 impl Happening {
@@ -332,35 +330,35 @@ impl Happening {
         line.out.extend_from_slice(b"\",\"face\":\"");
         line.out.extend_from_slice(face_name(self.face).as_bytes());
         line.out.push(b'"');
-        line.number("pid", self.pid.into());
+        line.number(key!("pid"), self.pid.into());
         match &self.fact {
             Fact::Call(call) => line.call(call),
             Fact::Open(open) => {
                 line.who(&open.who);
                 line.text(line.group_key(), &open.group);
                 line.ms(open.ms);
-                line.text("outcome", open.outcome.as_str());
+                line.word(key!("outcome"), open.outcome.as_str());
             }
             Fact::Start(start) => {
                 line.server(&start.server, start.pid);
                 line.ms(start.ms);
-                line.number("tools", start.tools);
+                line.number(key!("tools"), start.tools);
             }
             Fact::Fail(failure) => {
                 line.server(&failure.server, failure.pid);
                 line.ms(failure.ms);
-                line.text("reason", &failure.reason);
+                line.text(key!("reason"), &failure.reason);
             }
             Fact::End(end) | Fact::Crash(end) => {
                 line.server(&end.server, end.pid);
                 if let Some(status) = end.status {
-                    line.raw("status", &status.to_string());
+                    line.raw(key!("status"), &status.to_string());
                 }
-                line.text("reason", &end.reason);
+                line.text(key!("reason"), &end.reason);
             }
             Fact::Reload(reload) => {
-                line.raw("ok", if reload.ok { "true" } else { "false" });
-                line.number("problems", reload.problems);
+                line.raw(key!("ok"), if reload.ok { "true" } else { "false" });
+                line.number(key!("problems"), reload.problems);
             }
         }
         line.out.push(b'}');
@@ -401,35 +399,42 @@ struct LineWriter<'a> {
 impl LineWriter<'_> {
     fn group_key(&self) -> &'static str {
         match self.face {
-            FaceKind::Workbench => "toolbox",
-            FaceKind::Toolman => "namespace",
+            FaceKind::Workbench => key!("toolbox"),
+            FaceKind::Toolman => key!("namespace"),
         }
     }
 
-    fn key(&mut self, key: &str) {
-        self.out.extend_from_slice(b",\"");
+    /// A key as `key!` makes it.
+    fn key(&mut self, key: &'static str) {
         self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
     }
 
-    fn text(&mut self, key: &str, text: &str) {
+    /// A text in which nothing has to be escaped.
+    fn word(&mut self, key: &'static str, word: &str) {
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
+    }
+
+    fn text(&mut self, key: &'static str, text: &str) {
         self.key(key);
         write_string(self.out, text);
     }
 
-    fn number(&mut self, key: &str, number: u64) {
+    fn number(&mut self, key: &'static str, number: u64) {
         self.key(key);
         write_number(self.out, number);
     }
 
-    fn raw(&mut self, key: &str, json: &str) {
+    fn raw(&mut self, key: &'static str, json: &str) {
         self.key(key);
         self.out.extend_from_slice(json.as_bytes());
     }
 
     /// Milliseconds with three decimals at most.
     fn ms(&mut self, ms: f64) {
-        self.key("ms");
+        self.key(key!("ms"));
         let micros = (ms * 1000.0).round() as u64;
         write_number(self.out, micros / 1000);
         let rest = micros % 1000;
@@ -442,43 +447,48 @@ impl LineWriter<'_> {
     }
 
     fn who(&mut self, who: &Who) {
-        self.text("client", &who.client);
-        self.text("session", &who.session);
+        self.text(key!("client"), &who.client);
+        self.word(key!("session"), &who.session);
         if let Some(token) = &who.token {
-            self.text("token", token);
+            self.text(key!("token"), token);
         }
     }
 
     fn path(&mut self, server: &ServerPath) {
         self.text(self.group_key(), &server.group);
         if self.face == FaceKind::Workbench {
-            self.text("server", &server.server);
+            self.text(key!("server"), &server.server);
         }
     }
 
     fn server(&mut self, server: &ServerPath, pid: Option<u32>) {
         self.path(server);
         if let Some(pid) = pid {
-            self.number("serverPid", pid.into());
+            self.number(key!("serverPid"), pid.into());
         }
     }
 
     fn call(&mut self, call: &AnsweredCall) {
         self.who(&call.who);
         self.path(&call.server);
-        self.text(call.subject.key(), call.subject.name());
+        let key = match call.subject {
+            Subject::Tool(_) => key!("tool"),
+            Subject::Resource(_) => key!("uri"),
+            Subject::Prompt(_) => key!("prompt"),
+        };
+        self.text(key, call.subject.name());
         self.ms(call.ms);
-        self.text("outcome", call.outcome.as_str());
+        self.word(key!("outcome"), call.outcome.as_str());
         if let Some(error) = call.error {
-            self.text("error", &error.to_string());
+            self.word(key!("error"), &error.to_string());
         }
-        self.number("bytesIn", call.bytes_in);
-        self.number("bytesOut", call.bytes_out);
+        self.number(key!("bytesIn"), call.bytes_in);
+        self.number(key!("bytesOut"), call.bytes_out);
         if let Some(arguments) = &call.arguments {
-            self.raw("arguments", arguments);
+            self.raw(key!("arguments"), arguments);
         }
         if let Some(result) = &call.result {
-            self.raw("result", result);
+            self.raw(key!("result"), result);
         }
     }
 }

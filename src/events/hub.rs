@@ -27,6 +27,8 @@ use crate::config::{Journal, KeptArguments, Redactor};
 const GATHER: Duration = Duration::from_millis(50);
 /// The most news that wait for the thread.
 const MOST_WAITING: usize = 64 * 1024;
+/// The number of news for which memory is kept when none wait.
+const MOST_SPARE: usize = 512;
 /// The most bytes of arguments and results that wait for the thread.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// The number of calls that are kept for those who come later.
@@ -97,9 +99,13 @@ enum ThreadState {
 
 /// Something that was told.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all news are exchanges, and a box would be freed by another thread"
+)]
 pub(super) enum News {
     /// A request of a client was answered.
-    Exchange(Box<Exchange>),
+    Exchange(Exchange),
     /// A request of our own to an upstream was answered; with what stands for the id of the session that it was made
     /// for.
     Errand(Box<Errand>, Option<Arc<str>>),
@@ -334,9 +340,9 @@ impl HubCore {
             journal: self.directory.clone().map(JournalWriter::new),
             exporter: Exporter::start(&self.telemetry, &self.metrics),
         };
-        let mut dropped = 0;
+        let (mut dropped, mut news) = (0, Vec::new());
         loop {
-            let (news, ending) = {
+            let ending = {
                 let mut queue = self.queue.lock();
                 while queue.news.is_empty() && queue.thread == ThreadState::Running {
                     self.changed.wait(&mut queue);
@@ -349,9 +355,12 @@ impl HubCore {
                 }
                 dropped += std::mem::take(&mut queue.dropped);
                 queue.bytes = 0;
-                (std::mem::take(&mut queue.news), queue.thread == ThreadState::Ending)
+                std::mem::swap(&mut queue.news, &mut news);
+                queue.thread == ThreadState::Ending
             };
-            self.spread(news, &mut outlets);
+            self.spread(news.drain(..), &mut outlets);
+            // The memory is used again, unless a burst has made it large.
+            news.shrink_to(MOST_SPARE);
             if ending && self.queue.lock().news.is_empty() {
                 break;
             }
@@ -365,7 +374,7 @@ impl HubCore {
     }
 
     /// Tells everybody who wants to know.
-    fn spread(&self, news: Vec<News>, outlets: &mut Outlets) {
+    fn spread(&self, news: impl Iterator<Item = News>, outlets: &mut Outlets) {
         let settings = self.settings.lock().clone();
         let mut lines = Vec::new();
         let by = (self.face, std::process::id());

@@ -5,9 +5,10 @@
 //! Invariant: labels are bounded. What a client or an upstream can make up becomes [`OTHER`] where it would be one too
 //! many.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -16,7 +17,6 @@ use super::exchange::{Errand, Exchange, Network, OTHER};
 use super::happening::{ErrorType, Fact, ServerPath};
 use super::hub::News;
 use super::words::own_name;
-use crate::config::Redactor;
 use crate::hash::{HashMap, Seeded};
 
 /// The upper bounds of the buckets, in seconds.
@@ -48,21 +48,21 @@ struct Counters {
 /// The histograms of one metric, by their labels.
 #[derive(Debug, Default)]
 struct Family {
-    series: HashMap<u64, Vec<(Labels, Histogram)>>,
+    series: HashMap<u64, Vec<(Labels<'static>, Histogram)>>,
     names: HashSet<(Option<ServerPath>, Box<str>), Seeded>,
     prompts: HashSet<(Option<ServerPath>, Box<str>), Seeded>,
     codes: HashSet<i64, Seeded>,
 }
 
 /// The labels of a series. Those that are empty are not shown.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Labels {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labels<'a> {
     /// What was asked for.
     pub method: &'static str,
     /// The tool.
-    pub tool: Box<str>,
+    pub tool: Cow<'a, str>,
     /// The prompt.
-    pub prompt: Box<str>,
+    pub prompt: Cow<'a, str>,
     /// Why it failed.
     pub error: Option<ErrorType>,
     /// Whether the error's code stands for several.
@@ -72,7 +72,7 @@ pub struct Labels {
     /// The protocol version.
     pub version: &'static str,
     /// The upstream.
-    pub server: Option<ServerPath>,
+    pub server: Option<Cow<'a, ServerPath>>,
 }
 
 /// How long requests took.
@@ -130,7 +130,25 @@ impl Histogram {
     }
 }
 
-impl Labels {
+impl Hash for Labels<'_> {
+    /// What mostly tells labels apart; there is one for each call.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write(self.tool.as_bytes());
+        if let Some(server) = &self.server {
+            hasher.write(server.server.as_bytes());
+        }
+    }
+}
+
+impl Labels<'_> {
+    /// The same, on its own.
+    fn into_owned(self) -> Labels<'static> {
+        let Self { method, tool, prompt, error, other_error, network, version, server } = self;
+        let (tool, prompt) = (Cow::Owned(tool.into_owned()), Cow::Owned(prompt.into_owned()));
+        let server = server.map(|server| Cow::Owned(server.into_owned()));
+        Labels { method, tool, prompt, error, other_error, network, version, server }
+    }
+
     /// The labels that are not empty, by their dotted names.
     pub fn pairs(&self) -> Vec<(&'static str, String)> {
         let error =
@@ -160,7 +178,7 @@ impl Labels {
 }
 
 impl Family {
-    fn note(&mut self, mut labels: Labels, time: Duration) {
+    fn note(&mut self, mut labels: Labels<'_>, time: Duration) {
         // Most calls were made before: then their labels are known, and within bounds.
         if let Some(histogram) = self.find(&labels) {
             return histogram.add(time);
@@ -179,15 +197,15 @@ impl Family {
         let mut histogram = Histogram::default();
         histogram.add(time);
         let place = Seeded::default().hash_one(&labels);
-        self.series.entry(place).or_default().push((labels, histogram));
+        self.series.entry(place).or_default().push((labels.into_owned(), histogram));
     }
 
-    fn find(&mut self, labels: &Labels) -> Option<&mut Histogram> {
+    fn find(&mut self, labels: &Labels<'_>) -> Option<&mut Histogram> {
         let same = self.series.get_mut(&Seeded::default().hash_one(labels))?;
         same.iter_mut().find(|(known, _)| known == labels).map(|(_, histogram)| histogram)
     }
 
-    fn all(&self) -> Vec<(Labels, Histogram)> {
+    fn all(&self) -> Vec<(Labels<'static>, Histogram)> {
         let mut all: Vec<_> = self.series.values().flatten().cloned().collect();
         all.sort_by_cached_key(|(labels, _)| labels.pairs());
         all
@@ -198,13 +216,13 @@ impl Family {
 fn bound(
     known: &mut HashSet<(Option<ServerPath>, Box<str>), Seeded>,
     most: usize,
-    server: &Option<ServerPath>,
-    name: &mut Box<str>,
+    server: &Option<Cow<'_, ServerPath>>,
+    name: &mut Cow<'_, str>,
 ) {
-    if name.is_empty() || **name == *OTHER {
+    if name.is_empty() || *name == OTHER {
         return;
     }
-    let key = (server.clone(), name.clone());
+    let key = (server.as_deref().cloned(), (&**name).into());
     if known.contains(&key) {
         return;
     }
@@ -215,15 +233,15 @@ fn bound(
 }
 
 /// The tool and the prompt of a request of this method for this name.
-fn named(method: &str, name: Option<Box<str>>, exists: bool) -> (Box<str>, Box<str>) {
+fn named<'a>(method: &str, name: Option<Cow<'a, str>>, exists: bool) -> (Cow<'a, str>, Cow<'a, str>) {
     let name = match name {
         Some(name) if exists => name,
         Some(_) => OTHER.into(),
-        None => Box::default(),
+        None => Cow::default(),
     };
     match method {
-        "tools/call" => (name, Box::default()),
-        "prompts/get" => (Box::default(), name),
+        "tools/call" => (name, Cow::default()),
+        "prompts/get" => (Cow::default(), name),
         _ => Default::default(),
     }
 }
@@ -241,7 +259,7 @@ impl Metrics {
         match news {
             News::Exchange(exchange) => {
                 counted.server.note(of_exchange(exchange), exchange.took);
-                for errand in &exchange.errands {
+                for errand in exchange.errands.iter() {
                     counted.client.note(of_errand(errand), errand.took.unwrap_or_default());
                 }
             }
@@ -257,7 +275,7 @@ impl Metrics {
     }
 
     /// The histograms of requests of clients, and of our requests to upstreams.
-    pub fn histograms(&self) -> [Vec<(Labels, Histogram)>; 2] {
+    pub fn histograms(&self) -> [Vec<(Labels<'static>, Histogram)>; 2] {
         let counted = self.counted.lock();
         [counted.server.all(), counted.client.all()]
     }
@@ -318,9 +336,9 @@ impl Metrics {
     }
 }
 
-fn of_exchange(exchange: &Exchange) -> Labels {
+fn of_exchange(exchange: &Exchange) -> Labels<'_> {
     let asked = &exchange.asked;
-    let (tool, prompt) = named(asked.method, asked.name.clone(), asked.exists);
+    let (tool, prompt) = named(asked.method, asked.name.as_deref().map(Cow::Borrowed), asked.exists);
     Labels {
         method: asked.method,
         tool,
@@ -333,10 +351,9 @@ fn of_exchange(exchange: &Exchange) -> Labels {
     }
 }
 
-fn of_errand(errand: &Errand) -> Labels {
+fn of_errand(errand: &Errand) -> Labels<'_> {
     let by = errand.by.as_ref();
-    let nothing = Redactor::default();
-    let own = errand.name.is_some().then(|| own_name(errand, by.map_or(&nothing, |by| &by.secrets)));
+    let own = errand.name.is_some().then(|| own_name(errand, by.map(|by| &by.secrets)));
     let (tool, prompt) = named(errand.method, own, true);
     Labels {
         method: errand.method,
@@ -346,7 +363,7 @@ fn of_errand(errand: &Errand) -> Labels {
         other_error: false,
         network: by.map(|by| by.network),
         version: by.map_or("", |by| by.version),
-        server: Some(errand.server.clone()),
+        server: Some(Cow::Borrowed(&errand.server)),
     }
 }
 
@@ -409,7 +426,7 @@ impl TextPage {
         };
     }
 
-    fn histograms(&mut self, name: &str, help: &str, series: &[(Labels, Histogram)]) {
+    fn histograms(&mut self, name: &str, help: &str, series: &[(Labels<'_>, Histogram)]) {
         self.head(name, "histogram", help);
         for (labels, histogram) in series {
             let pairs = labels.pairs().into_iter();
@@ -445,11 +462,11 @@ impl TextPage {
 mod tests {
     use super::*;
 
-    fn labels(tool: &str, error: Option<ErrorType>) -> Labels {
+    fn labels(tool: &str, error: Option<ErrorType>) -> Labels<'static> {
         Labels {
             method: "tools/call",
-            tool: tool.into(),
-            prompt: Box::default(),
+            tool: tool.to_owned().into(),
+            prompt: Cow::default(),
             error,
             other_error: false,
             network: Some(Network::Pipe),
@@ -469,7 +486,7 @@ mod tests {
         let all = family.all();
         assert_eq!(all.len(), MOST_NAMES + 1);
         let count =
-            |tool: &str| all.iter().find(|(labels, _)| *labels.tool == *tool).map(|(_, times)| times.count());
+            |tool: &str| all.iter().find(|(labels, _)| labels.tool == tool).map(|(_, times)| times.count());
         assert_eq!(
             (count(OTHER), count("tool-7"), count("tool-299"), count("tool-300")),
             (Some(700), Some(2), Some(1), None)
@@ -503,7 +520,9 @@ mod tests {
             let mut counted = metrics.counted.lock();
             counted.server.note(labels("a\"b\\c\nd", Some(ErrorType::ToolError)), Duration::from_millis(15));
             let server = ServerPath { group: "dev".into(), server: "fs".into() };
-            counted.client.note(Labels { server: Some(server.clone()), ..labels("t", None) }, Duration::ZERO);
+            counted
+                .client
+                .note(Labels { server: Some(Cow::Borrowed(&server)), ..labels("t", None) }, Duration::ZERO);
             counted.lives.insert(server, (2, 1));
             counted.lives.insert(ServerPath { group: "ns".into(), server: "".into() }, (1, 0));
         }

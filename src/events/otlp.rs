@@ -10,8 +10,8 @@ use super::hub::News;
 use super::metrics::{BUCKETS, Histogram, Labels, Metrics};
 use super::trace::Trail;
 use super::words::own_name;
-use crate::config::Redactor;
 use crate::json::write_string;
+use crate::text::digest::hex;
 
 /// The kinds of spans: of a request that was taken, and of one that was sent.
 const SERVER: &str = "2";
@@ -31,7 +31,7 @@ pub(super) fn traces(resource: &[(String, String)], spans: &[SpanJson]) -> Strin
 /// The document that brings the two histograms, as they are at `now`, in nanoseconds since 1970.
 pub(super) fn metrics(resource: &[(String, String)], metrics: &Metrics, now: u128) -> Value {
     let [server, client] = metrics.histograms();
-    let of = |name: &str, about: &str, series: &[(Labels, Histogram)]| {
+    let of = |name: &str, about: &str, series: &[(Labels<'_>, Histogram)]| {
         let points: Vec<_> = series
             .iter()
             .map(|(labels, times)| point(labels, times, metrics.begun.as_nanos(), now))
@@ -97,8 +97,8 @@ fn of_exchange(exchange: &Exchange) -> Option<SpanJson> {
 
 fn of_errand(errand: &Errand, session: &str) -> Option<SpanJson> {
     let trail = errand.trail.as_ref().filter(|trail| trail.sampled)?;
-    let (nothing, by) = (Redactor::default(), errand.by.as_ref());
-    let own = own_name(errand, by.map_or(&nothing, |by| &by.secrets));
+    let by = errand.by.as_ref();
+    let own = own_name(errand, by.map(|by| &by.secrets));
     let id = by.and_then(|by| by.id).map(|id| id.to_string()).unwrap_or_default();
     let times = times(errand.begun, errand.took.unwrap_or_default());
     let (toolbox, server) = match (&*errand.server.group, &*errand.server.server) {
@@ -140,10 +140,19 @@ fn span(
     let error_type = error.map(|error| error.to_string()).unwrap_or_default();
     let code = if let Some(ErrorType::Code(_)) = error { &*error_type } else { "" };
     let mut text = SpanText(Vec::with_capacity(1024));
-    text.plain(&format!(r#"{{"traceId":"{:032x}","spanId":"{:016x}""#, trail.trace, trail.span));
-    if trail.parent != 0 {
-        text.plain(&format!(r#","parentSpanId":"{:016x}""#, trail.parent));
+    for part in [
+        "{\"traceId\":\"",
+        &*hex(trail.trace.to_be_bytes()),
+        "\",\"spanId\":\"",
+        &*hex(trail.span.to_be_bytes()),
+    ] {
+        text.plain(part);
     }
+    if trail.parent != 0 {
+        text.plain("\",\"parentSpanId\":\"");
+        text.plain(&hex(trail.parent.to_be_bytes()));
+    }
+    text.plain("\"");
     if let Some(state) = &trail.state {
         text.plain(",\"traceState\":");
         text.string(state);
@@ -200,7 +209,7 @@ impl SpanText {
     }
 }
 
-fn point(labels: &Labels, times: &Histogram, begun: u128, now: u128) -> Value {
+fn point(labels: &Labels<'_>, times: &Histogram, begun: u128, now: u128) -> Value {
     let mut attributes = Attributes::default();
     labels.pairs().iter().for_each(|(key, value)| attributes.add(key, value));
     let counts: Vec<_> = times.buckets.iter().map(u64::to_string).collect();

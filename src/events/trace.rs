@@ -1,5 +1,7 @@
 //! The place of a request in a trace: W3C trace context, as `_meta` carries it (SEP-414), and who is sampled.
 
+use crate::text::digest::hex;
+
 /// The place of one request in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trail {
@@ -23,7 +25,13 @@ impl Trail {
 
     /// The context for whoever gets the request.
     pub fn traceparent(&self) -> String {
-        format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.sampled))
+        let mut context = String::with_capacity(55);
+        context.push_str("00-");
+        context.push_str(&hex(self.trace.to_be_bytes()));
+        context.push('-');
+        context.push_str(&hex(self.span.to_be_bytes()));
+        context.push_str(if self.sampled { "-01" } else { "-00" });
+        context
     }
 }
 

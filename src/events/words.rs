@@ -1,5 +1,6 @@
 //! Makes happenings of what the hub is told: names in place of raw JSON, `${NAME}` in place of secrets.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(super) fn happenings(
         // The journal tells of what clients asked for.
         News::Errand(..) => {}
         News::Exchange(exchange) => {
-            let Exchange { begun, asker, opens, errands, took, error, .. } = *exchange;
+            let Exchange { begun, asker, opens, errands, took, error, .. } = exchange;
             let who = hidden(&asker.who, secrets);
             if let Some(group) = opens {
                 // An upstream's `isError` is the only tool error that a call knows; an opening that failed is ours.
@@ -49,7 +50,7 @@ pub(super) fn happenings(
 
 fn call(errand: Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCall> {
     let secrets = errand.by.as_ref().map_or(secrets, |by| &by.secrets);
-    let name = || own_name(&errand, secrets);
+    let name = || own_name(&errand, Some(secrets)).into();
     let subject = match errand.method {
         "tools/call" => Subject::Tool(name()),
         "resources/read" => Subject::Resource(name()),
@@ -73,19 +74,24 @@ fn call(errand: Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCa
 }
 
 /// The upstream's own name for what was asked for, without secrets.
-pub(super) fn own_name(errand: &Errand, secrets: &Redactor) -> Box<str> {
+pub(super) fn own_name<'a>(errand: &'a Errand, secrets: Option<&Redactor>) -> Cow<'a, str> {
     let raw = errand.name.as_deref().unwrap_or_default();
-    match raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(inner) if !inner.contains('\\') => secrets.redact(inner).into(),
-        _ => secrets.redact(&serde_json::from_str::<String>(raw).unwrap_or_default()).into(),
+    let name = match raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
+        _ => Cow::Owned(serde_json::from_str(raw).unwrap_or_default()),
+    };
+    match (name, secrets) {
+        (Cow::Borrowed(name), Some(secrets)) => secrets.redact(name),
+        (Cow::Owned(name), Some(secrets)) => Cow::Owned(secrets.redact(&name).into_owned()),
+        (name, None) => name,
     }
 }
 
 /// The client, without secrets in its name.
 fn hidden(who: &Arc<Who>, secrets: &Redactor) -> Arc<Who> {
     match secrets.redact(&who.client) {
-        std::borrow::Cow::Borrowed(_) => who.clone(),
-        std::borrow::Cow::Owned(client) => Arc::new(Who { client: client.into(), ..(**who).clone() }),
+        Cow::Borrowed(_) => who.clone(),
+        Cow::Owned(client) => Arc::new(Who { client: client.into(), ..(**who).clone() }),
     }
 }
 
@@ -116,5 +122,5 @@ fn shown(kept: &Kept, secrets: &Redactor) -> Box<str> {
 
 /// A time in milliseconds, as the journal tells it: to the microsecond.
 fn ms(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1000.0
+    (time.as_secs() * 1_000_000 + u64::from(time.subsec_micros())) as f64 / 1000.0
 }

@@ -10,11 +10,11 @@ use super::workbench::decide::{declared, not_found};
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
-use crate::catalog::{Kind, NameLimits, nearest};
+use crate::catalog::{Definition, Kind, NameLimits, nearest};
 use crate::config::{ByteLimit, Common, NameRule, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
-use crate::json::{Node, quote};
+use crate::json::quote;
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::{Refusal, code};
@@ -162,10 +162,12 @@ impl Exposure for Plain {
         true
     }
 
-    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        let own = definition.get(kind.key()).filter(|own| own.as_str().is_some_and(|own| own == name));
-        let name = own.map_or_else(|| quote(name), |own| own.raw().to_owned());
-        definition.write_with(out, &[(kind.key(), Some(&*name))]);
+    fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
+        // A name that stays keeps its spelling.
+        match definition.key() == name {
+            true => definition.write_named(out, definition.raw_key()),
+            false => definition.write_named(out, &quote(name)),
+        }
     }
 
     /// Several clients may share names that are made for none of them; each may be one that is offered `read_result`.

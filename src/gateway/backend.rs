@@ -2,17 +2,20 @@
 //! `Backend`.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderMap;
 
 use super::http::{Backend, Caller, mirror};
-use super::{Gateway, SHUTTING_DOWN};
+use super::restore::{reopen, restore};
+use super::{Gateway, SHUTTING_DOWN, shared, turn_away};
 use crate::config::{Serving, Token};
 use crate::core::LIFE;
 use crate::core::observed::ServerState;
 use crate::core::process::own_use;
+use crate::core::record::Record;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
@@ -20,7 +23,7 @@ use crate::events::metrics::{Exposition, Gauges};
 use crate::face::Part;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::modern_name;
-use crate::protocol::message::{Id, Malformed, Message, Refusal};
+use crate::protocol::message::{Id, Malformed, Message, Refusal, Request};
 use crate::text::plain;
 
 /// The callers over HTTP.
@@ -68,15 +71,23 @@ impl Gateway {
     /// Starts the servers that must run from the start, before any client has come.
     pub fn begin_http(self: &Arc<Self>) {
         let workspace = self.begin("");
+        if let Some(shared) = self.shared.get() {
+            shared.furnish(&(String::new(), None), &workspace);
+        }
         self.http_clients.lock().workspaces.insert((String::new(), None), workspace);
     }
 
     /// Ends the shared views of callers whose token is no longer valid.
     pub(super) fn dismiss(&self, old: &Serving, new: &Serving) {
         let lost: Vec<_> = old.tokens.iter().filter(|token| !is_known(new, token)).collect();
+        self.let_go(|(principal, _)| lost.iter().any(|token| token.name == *principal));
+    }
+
+    /// Ends the shared views of these callers.
+    pub(super) fn let_go(&self, whose: impl Fn(&(String, Option<String>)) -> bool) {
         let mut workspaces = Vec::new();
-        self.http_clients.lock().workspaces.retain(|(principal, _), workspace| {
-            let stays = !lost.iter().any(|token| token.name == *principal);
+        self.http_clients.lock().workspaces.retain(|key, workspace| {
+            let stays = !whose(key);
             if !stays {
                 workspaces.push(workspace.clone());
             }
@@ -93,7 +104,7 @@ impl Gateway {
         self.engine.stop().await;
     }
 
-    fn part(caller: &Caller) -> Part {
+    pub(super) fn part(caller: &Caller) -> Part {
         let names = caller.token.as_ref().and_then(|token| token.scope.clone());
         Part { names, toolbox: caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
     }
@@ -102,9 +113,14 @@ impl Gateway {
         caller.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
     }
 
+    /// Who a modern caller is: the name of its token, and the toolbox of its path.
+    pub(super) fn caller_key(caller: &Caller) -> (String, Option<String>) {
+        (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()))
+    }
+
     /// The view that modern callers with these credentials share.
-    fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
-        let key = (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()));
+    pub(super) fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
+        let key = Self::caller_key(caller);
         let client = {
             let http_clients = self.http_clients.lock();
             if let Some(workspace) = http_clients.workspaces.get(&key) {
@@ -115,7 +131,39 @@ impl Gateway {
             others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
         };
         let workspace = self.workspace(self.faces.place_of(&Self::part(caller))?, &key.0, client);
+        if let Some(shared) = self.shared.get() {
+            shared.furnish(&key, &workspace);
+        }
         Some(self.http_clients.lock().workspaces.entry(key).or_insert(workspace).clone())
+    }
+
+    /// Serves a modern request or notification at this replica.
+    pub(super) fn modern_here(
+        self: &Arc<Self>,
+        caller: Caller,
+        message: Message<'_>,
+        mirrored: HeaderMap,
+        stream: Arc<dyn Sink>,
+    ) -> Box<dyn Send> {
+        let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
+        let session = ClientSession::new(workspace, Route::Nowhere);
+        session.mirrored.set(mirrored).expect("the session is new");
+        self.http_clients.lock().add(&session);
+        let id = match &message {
+            Message::Request(request) => {
+                if tracing::enabled!(target: LIFE, tracing::Level::INFO) {
+                    let name = plain(&request.params.map(modern_name).unwrap_or_default());
+                    self.http_clients.lock().note_visitor(&name, Instant::now());
+                }
+                Some(request.id.clone())
+            }
+            _ => None,
+        };
+        self.take(&session, Ok(message), Some(Route::Stream(stream)), None);
+        match id {
+            Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
+            None => Box::new(()),
+        }
     }
 
     /// Checks that the headers of a call over HTTP agree with its body, if the call's tool is known. A call
@@ -173,6 +221,31 @@ impl Backend for Arc<Gateway> {
         self.take_batch(session, parts, Some(Route::Stream(stream)));
     }
 
+    fn record(&self, session: &Arc<ClientSession>) -> Record {
+        session.standing()
+    }
+
+    fn restore<'a>(
+        &'a self,
+        session: &'a Arc<ClientSession>,
+        record: Record,
+        first_question: u64,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            session.peer.skip_to(first_question);
+            // The client has not introduced itself again yet, so it is not told of each change.
+            reopen(self, &session.workspace, &record).await;
+            restore(self, session, &record).await;
+        })
+    }
+
+    fn fail(&self, session: &Arc<ClientSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {
+        let Message::Request(Request { id, method, params, .. }) = message else { return };
+        if let Some(reply) = session.accept(id, Some(Route::Stream(stream)), None, None) {
+            turn_away(self, &method, params.unwrap_or_else(Node::empty), reason, reply);
+        }
+    }
+
     fn close(&self, session: &Arc<ClientSession>) {
         if let Some(hello) = session.hello() {
             tracing::info!(target: LIFE, "client {} has gone", plain(&hello.name));
@@ -189,24 +262,9 @@ impl Backend for Arc<Gateway> {
         mirrored: HeaderMap,
         stream: Arc<dyn Sink>,
     ) -> Box<dyn Send> {
-        let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
-        let session = ClientSession::new(workspace, Route::Nowhere);
-        session.mirrored.set(mirrored).expect("the session is new");
-        self.http_clients.lock().add(&session);
-        let id = match &message {
-            Message::Request(request) => {
-                if tracing::enabled!(target: LIFE, tracing::Level::INFO) {
-                    let name = plain(&request.params.map(modern_name).unwrap_or_default());
-                    self.http_clients.lock().note_visitor(&name, Instant::now());
-                }
-                Some(request.id.clone())
-            }
-            _ => None,
-        };
-        self.take(&session, Ok(message), Some(Route::Stream(stream)), None);
-        match id {
-            Some(id) => Box::new(CancelOnDrop { gateway: self.clone(), session, id }),
-            None => Box::new(()),
+        match self.shared.get() {
+            None => self.modern_here(caller, message, mirrored, stream),
+            Some(shared) => shared::modern(self, shared, caller, message, mirrored, stream),
         }
     }
 
@@ -223,6 +281,9 @@ impl Backend for Arc<Gateway> {
     }
 
     fn drain(&self) {
+        if let Some(shared) = self.shared.get() {
+            shared.leave_homes();
+        }
         for session in self.http_clients.lock().sessions() {
             session.end();
         }

@@ -16,7 +16,9 @@ mod items;
 pub mod lock;
 mod modern;
 mod reload;
+mod restore;
 mod results;
+mod shared;
 pub mod shell;
 mod startup;
 pub mod stdio;
@@ -24,13 +26,14 @@ mod steps;
 mod tasks;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
 use self::backend::HttpClients;
 use self::faces::Faces;
 use self::find::Finders;
+use self::shared::Shared;
 use self::startup::Startup;
 pub use self::startup::SwitchFile;
 use self::steps::say;
@@ -68,6 +71,8 @@ pub struct Gateway {
     switch_file: RwLock<Option<SwitchFile>>,
     /// The session that the gateway is for, in the daemon; `None` where it is for all clients.
     daemon_session: Option<Arc<DaemonSession>>,
+    /// What it shares with other replicas; unset where it is alone.
+    shared: OnceLock<Arc<Shared>>,
 }
 
 /// What a configuration file amounts to.
@@ -98,19 +103,19 @@ fn request_span(session: &ClientSession, request: &Request<'_>) -> tracing::Span
 
 /// Answers a request that arrives too late. The answer has the shape of the face, and names what was
 /// asked for.
-fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reply: Reply) {
+fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reason: &str, reply: Reply) {
     let text = |key| params.get(key).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri"));
     let Some(name) = named else {
-        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {SHUTTING_DOWN}"));
+        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {reason}"));
     };
     let face = gateway.face(reply.session());
     let wording = match method {
         "tools/call" => {
             let call = ToolCall { name: &name, arguments: params.get("arguments") };
-            reply.session().workspace.read(|view| face.too_late(view, &call, SHUTTING_DOWN))
+            reply.session().workspace.read(|view| face.too_late(view, &call, reason))
         }
-        _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {SHUTTING_DOWN}"))),
+        _ => Wording::Error(face.refusal(code::UPSTREAM_LOST, &format!("{name}: {reason}"))),
     };
     say(reply, wording, None);
 }
@@ -250,7 +255,7 @@ impl Gateway {
                     self.meet(session, &modern_name(params));
                 }
                 match session.is_ending() {
-                    true => turn_away(self, &method, params, reply),
+                    true => turn_away(self, &method, params, SHUTTING_DOWN, reply),
                     false => self.request(&method, params, reply),
                 }
             }
@@ -366,13 +371,16 @@ impl Gateway {
     }
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
-        let (name, arguments) = match params.all_unique(["name", "arguments"]) {
-            Ok([Some(name), arguments]) => (name, arguments),
-            Ok([None, ..]) => {
-                return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
-            }
-            Err(_) => return self.refuse(reply, code::INVALID_PARAMS, TWICE),
+        let members = params.sorted(&["name", "arguments"], |key| match key {
+            "name" => Some(0),
+            "arguments" => Some(1),
+            _ => None,
+        });
+        let Ok(members) = members else { return self.refuse(reply, code::INVALID_PARAMS, TWICE) };
+        let Some(name) = members.get(0) else {
+            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
         };
+        let arguments = members.get(1);
         let Some(name) = name.as_str() else {
             return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
         };
@@ -519,6 +527,7 @@ fn over(
         finders: Finders::default(),
         switch_file: RwLock::new(switch_file),
         daemon_session,
+        shared: OnceLock::new(),
     })
 }
 
@@ -610,7 +619,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::catalog::NameLimits;
+    use crate::catalog::{Definition, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
@@ -626,7 +635,7 @@ mod tests {
             key.to_owned()
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Node<'_>, out: &mut Vec<u8>) {
+        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(definition.raw().as_bytes());
         }
 

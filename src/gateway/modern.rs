@@ -28,7 +28,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
             if reply.modern().is_some_and(|modern| modern.is_retry) =>
         {
             match params.all_unique(["requestState", "inputResponses"]) {
-                Ok([None, _]) => gateway.common_request(method, params, reply),
+                Ok(found) if !found.has(0) => gateway.common_request(method, params, reply),
                 // The state was opened before the request had to wait; now the request is handled again.
                 Ok(_) if reply.opened => gateway.common_request(method, params, reply),
                 Ok(_) => retry(gateway, method, params, reply),
@@ -70,21 +70,48 @@ pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, k
     })
 }
 
-/// Continues a request where it stopped, with the input that it brings.
-fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, mut reply: Reply) {
+/// Continues a request where it stopped, with the input that it brings, unless somebody has done so before.
+fn retry(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, reply: Reply) {
     // This check comes before the state is used up.
     if let ("tools/call", Some(Some(name))) = (method, params.get("name").map(Node::as_str))
         && let Err(refusal) = gateway.check_mirrored(&name, params.get("arguments"), reply.session())
     {
         return reply.refuse(refusal);
     }
-    let state = match gateway.engine.bridge.unseal(method, params, reply.session()) {
-        Ok(state) => state,
-        Err(why) => return reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None),
+    let refuse =
+        |reply: Reply, why: &str| reply.error(code::INVALID_PARAMS, &format!("Invalid params: {why}"), None);
+    let unsealed = match gateway.engine.bridge.unseal(method, params, reply.session()) {
+        Ok(unsealed) => unsealed,
+        Err(why) => return refuse(reply, why),
     };
+    let Some(shared) = gateway.shared.get().cloned() else {
+        return match gateway.engine.bridge.use_up(&unsealed) {
+            true => go_on(gateway, method, params, unsealed.state, reply),
+            false => refuse(reply, USED),
+        };
+    };
+    let (gateway, method, params) = (gateway.clone(), method.to_owned(), Raw::from(params));
+    tokio::spawn(async move {
+        match shared.use_up(&unsealed).await {
+            Ok(true) => go_on(&gateway, &method, params.root(), unsealed.state, reply),
+            Ok(false) => refuse(reply, USED),
+            Err(_) => reply.error(
+                code::STORE_AWAY,
+                "the store is away, which knows whether requestState was used",
+                None,
+            ),
+        }
+    });
+}
+
+/// Why a state is refused that somebody has used.
+const USED: &str = "requestState was used before; call again without it";
+
+/// Continues a request with a state that nobody has used before.
+fn go_on(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, state: State, mut reply: Reply) {
     let again = match state {
-        State::Parked(token) => {
-            if let Err(reply) = gateway.engine.bridge.resume(token, params, reply) {
+        State::Parked { call, .. } => {
+            if let Err(reply) = gateway.engine.bridge.resume(call, params, reply) {
                 let why = "Invalid params: requestState was used before, or its call is over; call again without it";
                 reply.error(code::INVALID_PARAMS, why, None);
             }

@@ -39,7 +39,13 @@ pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>) {
         let face = configured.face.succeed(&*gateway.faces.whole());
         (gateway, face)
     });
-    Moves::put_in_force(&engine, &renewed.collect::<Vec<_>>()).make(&engine, holds);
+    let renewed: Vec<_> = renewed.collect();
+    Moves::put_in_force(&engine, &renewed).make(&engine, holds);
+    for (gateway, _) in &renewed {
+        if let Some(shared) = gateway.shared.get() {
+            shared.reloaded(gateway);
+        }
+    }
 }
 
 impl Moves {

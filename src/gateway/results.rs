@@ -58,8 +58,8 @@ pub(super) fn relay(
     };
     let (tool, workspace) = (face.reader(), reply.session().workspace.clone());
     tokio::spawn(async move {
+        let id = workspace.results.keep_for_all(offloaded.whole.clone()).await;
         let writing = tokio::task::spawn_blocking(move || {
-            let id = workspace.results.keep(offloaded.whole.clone());
             let result = offloaded.write(tool, &id);
             match (place, around) {
                 (ResultPlace::Member(key), Some(around)) => {
@@ -100,11 +100,11 @@ fn offload(
 
 /// Answers a call that reads a kept result.
 pub(super) fn read(face: Arc<dyn Face>, request: ReadRequest, reply: Reply) {
-    let Some(whole) = reply.session().workspace.results.get(&request.id) else {
-        return reply.result(&face.unreadable(&not_kept(&request.id)));
-    };
     let tool = face.reader();
     tokio::spawn(async move {
+        let Some(whole) = reply.session().workspace.results.find(&request.id).await else {
+            return reply.result(&face.unreadable(&not_kept(&request.id)));
+        };
         match tokio::task::spawn_blocking(move || request.answer(tool, &whole)).await {
             Ok(Ok(texts)) => reply.result(&text_result(&texts)),
             Ok(Err(wrong)) => reply.result(&face.unreadable(&unfit(&wrong))),

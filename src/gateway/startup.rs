@@ -204,7 +204,7 @@ fn resume(gateway: &Arc<Gateway>, waiting: Vec<WaitingRequest>) {
     for WaitingRequest { method, params, reply } in waiting {
         if reply.is_wanted() {
             match gateway.engine.has_ended() {
-                true => super::turn_away(gateway, &method, params.root(), reply),
+                true => super::turn_away(gateway, &method, params.root(), super::SHUTTING_DOWN, reply),
                 false => gateway.request(&method, params.root(), reply),
             }
         }

@@ -12,15 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::restore::{reopen, restore};
 use super::{Gateway, SHUTTING_DOWN};
-use crate::catalog::Kind;
-use crate::core::aside::{FromDaemon, FromRelay, is_aside};
+use crate::core::aside::{BYE, FromRelay};
 use crate::core::record::Record;
-use crate::core::route::Route;
+use crate::core::route::{RelayedLine, Route};
 use crate::core::session::ClientSession;
-use crate::core::workspace::Workspace;
-use crate::face::Then;
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Scanner};
 use crate::protocol::cut_off::raw_id;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Id, Malformed, Message, batch_parts};
@@ -31,8 +29,6 @@ use crate::transport::outbox::Outbox;
 const DRAIN: Duration = Duration::from_secs(1);
 /// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
-/// How long the subscriptions of a session that goes on elsewhere may take.
-const LONGEST_RESTORE: Duration = Duration::from_secs(5);
 
 /// Where a session goes on that stood somewhere before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,7 +69,7 @@ pub async fn run_in_daemon(
     let session = client.session.clone();
     let goodbye = async {
         shutdown.await;
-        session.tell_end(&FromDaemon::Bye.line());
+        session.tell_end(BYE);
     };
     let workspace = session.workspace.clone();
     client.serve(stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
@@ -102,7 +98,11 @@ impl StdioClient {
             // Nobody looks at the workspace yet, so nobody is told of each change.
             reopen(&gateway, &workspace, &resumed.record).await;
         }
-        let session = ClientSession::new(workspace, Route::Pipe(out.clone()));
+        let main = match on_reload {
+            Some(_) => Route::Relay(RelayedLine::new(&out, 0)),
+            None => Route::Pipe(out.clone()),
+        };
+        let session = ClientSession::new(workspace, main);
         if on_reload.is_none() {
             // The runtime has one thread, so no task that `begin` spawned gets a turn before the session is
             // attached.
@@ -159,6 +159,11 @@ impl StdioClient {
         let limit = self.gateway.engine.in_force.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::default();
+        let mut number = 0;
+        let mut route = || {
+            number += 1;
+            self.on_reload.as_ref().map(|_| Route::Relay(RelayedLine::new(&self.out, number)))
+        };
         loop {
             lines.set_limit(limit.load(Ordering::Relaxed));
             match lines.read(&mut stdin).await {
@@ -166,115 +171,66 @@ impl StdioClient {
                 Ok(_) => {}
             }
             while let Some(line) = lines.next_line() {
-                self.take(&mut scanner, line);
+                self.take(&mut scanner, line, route());
                 lines.pause().await;
             }
             // We read nothing from a client that does not read its answers.
             self.session.room().await;
         }
         if let Some(rest) = lines.rest() {
-            self.take(&mut scanner, Line::Whole(rest));
+            self.take(&mut scanner, Line::Whole(rest), route());
         }
     }
 
-    fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
+    /// Takes a line of the client, or of its relay; `route` is the way of its answer, if that is not the session's.
+    fn take(&self, scanner: &mut Scanner, line: Line<'_>, route: Option<Route>) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(TooLong { start, .. }) if is_aside(start) && self.on_reload.is_some() => {
-                return self.take_aside(scanner, start);
-            }
-            Line::TooLong(TooLong { start, length, .. }) => {
-                let id = raw_id(scanner, start).and_then(Id::from_raw);
-                let limit = self.gateway.engine.settings().max_message_bytes;
-                let message = format!("{length} bytes are more than the {limit} of maxMessageBytes");
-                return self.take_message(Err(Malformed::new(id, &message)));
-            }
+            Line::TooLong(long) => match FromRelay::read(long.start).filter(|_| route.is_some()) {
+                Some(aside) => return self.take_aside(scanner, aside, route),
+                None => return self.refuse_long(scanner, &long, route),
+            },
         };
         match scanner.scan(text) {
-            Err(_) if is_aside(text) && self.on_reload.is_some() => self.take_aside(scanner, text),
-            Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
-            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
-            Ok(doc) => self.take_message(Message::read(doc.root())),
+            Err(invalid) => match FromRelay::read(text).filter(|_| route.is_some()) {
+                Some(aside) => self.take_aside(scanner, aside, route),
+                None => self.take_message(Err(Malformed::no_json(invalid)), route),
+            },
+            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root(), route),
+            Ok(doc) => self.take_message(Message::read(doc.root()), route),
         }
     }
 
-    fn take_aside(&self, scanner: &mut Scanner, line: &[u8]) {
-        match (FromRelay::read(line), &self.on_reload) {
-            (Some(FromRelay::End), _) => self.end.notify_one(),
-            (Some(FromRelay::Reload), Some(reload)) => reload(),
-            (Some(FromRelay::LongLine(long)), _) => self.take(scanner, Line::TooLong(long)),
-            _ => tracing::debug!("the other end of the session said something that we do not know"),
+    fn take_aside(&self, scanner: &mut Scanner, aside: FromRelay<'_>, route: Option<Route>) {
+        match (aside, &self.on_reload) {
+            (FromRelay::End, _) => self.end.notify_one(),
+            (FromRelay::Reload, Some(reload)) => reload(),
+            (FromRelay::Reload, None) => {}
+            (FromRelay::Long(long), _) => self.refuse_long(scanner, &long, route),
         }
     }
 
-    fn take_message(&self, message: Result<Message<'_>, Malformed>) {
-        self.gateway.take(&self.session, message, None, None);
+    fn refuse_long(&self, scanner: &mut Scanner, long: &TooLong<'_>, route: Option<Route>) {
+        let id = raw_id(scanner, long.start).and_then(Id::from_raw);
+        let limit = self.gateway.engine.settings().max_message_bytes;
+        let message = format!("{} bytes are more than the {limit} of maxMessageBytes", long.length);
+        self.take_message(Err(Malformed::new(id, &message)), route);
+    }
+
+    fn take_message(&self, message: Result<Message<'_>, Malformed>, route: Option<Route>) {
+        self.gateway.take(&self.session, message, route, None);
     }
 
     /// Only version 2025-03-26 has batches.
-    fn take_batch(&self, array: Node<'_>) {
+    fn take_batch(&self, array: Node<'_>, route: Option<Route>) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
-            return self.take_message(Err(Malformed::new(None, "batches are part of 2025-03-26 only")));
+            let why = Malformed::new(None, "batches are part of 2025-03-26 only");
+            return self.take_message(Err(why), route);
         }
         let parts = batch_parts(array);
         match parts.is_empty() {
-            true => self.take_message(Err(Malformed::new(None, "the batch is empty"))),
-            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), None),
-        }
-    }
-}
-
-/// Opens and switches what a session had open and switched.
-async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, record: &Record) {
-    let switched = |wanted: bool| {
-        record.switched.each_ref().map(|names| {
-            let names = names.iter().filter(|(_, on)| **on == wanted);
-            names.map(|(name, _)| name.as_str().into()).collect::<Vec<Arc<str>>>()
-        })
-    };
-    workspace.change(|view| view.switch(&switched(true), &switched(false)));
-    let face = gateway.faces.of(workspace);
-    let groups = face.groups();
-    let closed = workspace.read(|view| {
-        let closed = |group: &&String| groups.contains(&group.as_str()) && !view.is_open(group);
-        record.open.iter().filter(closed).collect::<Vec<_>>()
-    });
-    // All start at the same time, and are opened in their order.
-    for server in face.servers().iter().filter(|server| closed.iter().any(|group| *group == server.group)) {
-        let upstream = gateway.upstream(workspace, server);
-        if !upstream.is_at_rest() {
-            let _ = upstream.start();
-        }
-    }
-    for group in closed {
-        let _ = gateway.open_group(workspace, group, &Then::Request).await;
-    }
-}
-
-/// Repeats the requests by which a session came to stand as it did. Nobody hears the answers; the client is
-/// told once that its lists may have changed.
-async fn restore(gateway: &Arc<Gateway>, session: &Arc<ClientSession>, record: &Record) {
-    let mut requests = Vec::new();
-    requests.extend(record.hello.as_ref().map(|hello| ("initialize", hello.clone())));
-    requests.extend(record.level.as_ref().map(|level| ("logging/setLevel", level.clone())));
-    let subscribe = |uri: &String| ("resources/subscribe", format!("{{\"uri\":{}}}", quote(uri)));
-    requests.extend(record.subscriptions.iter().map(subscribe));
-    for (number, (method, params)) in requests.into_iter().enumerate() {
-        let id = format!("\"mcp-workbench/restored/{number}\"");
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        gateway.take(session, Message::read(Raw::own(text).root()), Some(Route::Nowhere), None);
-    }
-    let _ = timeout(LONGEST_RESTORE, session.answered()).await;
-    let face = gateway.face(session);
-    if session.hello().is_none() || (record.open.is_empty() && face.starts_all().is_none()) {
-        return;
-    }
-    let mut told = Vec::new();
-    for kind in Kind::ALL {
-        let method = kind.changed_method();
-        if face.lists(session.hello(), kind) && !told.contains(&method) {
-            told.push(method);
-            session.notify(None, method, |_| ());
+            true => self.take_message(Err(Malformed::new(None, "the batch is empty")), route),
+            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), route),
         }
     }
 }

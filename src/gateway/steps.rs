@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::shared::{self, ViewChange};
 use super::{Gateway, results, startup};
 use crate::catalog::Kind;
 use crate::core::observed;
@@ -110,7 +111,7 @@ impl Gateway {
         tokio::spawn(async move {
             let session = reply.session().clone();
             let told = session.told_of_tools();
-            let opening = gateway.open_group(&session.workspace, &group, &then);
+            let opening = gateway.open_everywhere(&session.workspace, &group, &then);
             let failed = observed::on_behalf_of(reply.behalf(), opening).await;
             session.record();
             if !reply.is_wanted() {
@@ -133,6 +134,27 @@ impl Gateway {
                 step => gateway.carry_out(step, face, params.root(), reply),
             }
         });
+    }
+
+    /// Opens a group, at every replica if the workspace is one that all of them have.
+    async fn open_everywhere(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        group: &str,
+        then: &Then,
+    ) -> Option<Failures> {
+        let shared = shared::view_of(self, workspace);
+        // A face that opens a group by itself does so everywhere.
+        let Some(shared) = shared.filter(|_| self.faces.of(workspace).opens_first().is_none()) else {
+            return self.open_group(workspace, group, then).await;
+        };
+        let announced = shared.announce(self, ViewChange::Open(group.to_owned())).await;
+        let failed = self.open_group(workspace, group, then).await;
+        match workspace.read(|view| view.is_open(group)) {
+            true => announced.holds_everywhere().await,
+            false => drop(shared.announce(self, ViewChange::Close(group.to_owned())).await),
+        }
+        failed
     }
 
     /// Opens a group. `None` means that the group does not exist, or was closed before it was open.
@@ -179,19 +201,23 @@ impl Gateway {
         by_hand.collect()
     }
 
-    fn close(&self, face: &Arc<dyn Face>, group: &str, reply: Reply) {
+    fn close(self: &Arc<Self>, face: &Arc<dyn Face>, group: &str, reply: Reply) {
         let workspace = &reply.session().workspace;
         let tools: usize = workspace.read(|view| {
             let up = view.group(group).filter(|entry| entry.up);
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
         });
         let servers = self.engine.close(workspace, group);
+        if let Some(shared) = shared::view_of(self, workspace) {
+            let (gateway, change) = (self.clone(), ViewChange::Close(group.to_owned()));
+            tokio::spawn(async move { shared.announce_and_look(&gateway, change).await });
+        }
         reply.session().record();
         reply.result(&face.closed(group, tools, servers));
     }
 
     /// Switches things on and off, tells the client which lists changed, and remembers the switches.
-    fn switch(&self, face: &Arc<dyn Face>, change: SwitchChange, params: Node<'_>, reply: Reply) {
+    fn switch(self: &Arc<Self>, face: &Arc<dyn Face>, change: SwitchChange, params: Node<'_>, reply: Reply) {
         let (workspace, told) = (reply.session().workspace.clone(), reply.session().told_of_tools());
         let answer = workspace.change(|view| {
             view.switch(&change.on, &change.off);
@@ -199,7 +225,11 @@ impl Gateway {
         });
         reply.session().record();
         workspace.tell();
+        let shared = shared::view_of(self, &workspace).map(|shared| (self.clone(), shared, change.clone()));
         let answer = async move {
+            if let Some((gateway, shared, change)) = shared {
+                shared.announce(&gateway, ViewChange::Switch(change)).await.holds_everywhere().await;
+            }
             reply.caught_up(told).await;
             reply.result(&answer);
         };

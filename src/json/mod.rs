@@ -2,8 +2,8 @@
 //!
 //! Both transports, the protocol and the catalog read JSON here. The pass remembers where the members of the
 //! outer objects are, down to `INDEXED` levels, which is as deep as a gateway must look to route a message.
-//! Everything else stays bytes. Nesting costs one bit per level and no recursion, so deep texts are no
-//! danger.
+//! Everything else stays bytes. Below the indexed levels nesting costs one bit per level and no recursion, so
+//! deep texts are no danger.
 //!
 //! Invariant: a scanned text is valid JSON, and so is every part of it that a [`Node`] shows.
 
@@ -33,14 +33,13 @@ pub struct Doc<'a> {
 /// The position of one member of an indexed object.
 #[derive(Clone, Copy)]
 struct Member {
-    depth: u8,
     /// Whether the key contains escapes.
     escaped_key: bool,
     /// Whether the value is a string without escapes.
     plain_value: bool,
     key: Span,
     value: Span,
-    /// The index of the first member after the value.
+    /// The index of the first member after the value; of no member if the text ends in the value.
     next: u32,
 }
 
@@ -55,9 +54,9 @@ struct Span {
 pub struct Node<'a> {
     doc: Doc<'a>,
     span: Span,
-    /// The index of the first member inside this value.
+    /// The indices of the members inside this value, at any depth: the first, and the one behind the last.
     inside: u32,
-    depth: u8,
+    behind: u32,
     /// Whether the value is known to be a string without escapes.
     plain: bool,
 }
@@ -111,7 +110,8 @@ pub struct Invalid {
 impl<'a> Doc<'a> {
     /// The outermost value.
     pub fn root(self) -> Node<'a> {
-        Node { doc: self, span: self.found.root, inside: 0, depth: 0, plain: false }
+        let behind = self.found.members.len() as u32;
+        Node { doc: self, span: self.found.root, inside: 0, behind, plain: false }
     }
 
     /// The largest number of arrays and objects that are nested in one another.
@@ -130,7 +130,7 @@ impl<'a> Node<'a> {
     pub fn empty() -> Self {
         static NOTHING: Scanner = Scanner::new();
         let doc = Doc { text: "{}", found: &NOTHING };
-        Self { doc, span: Span { start: 0, end: 2 }, inside: 0, depth: 0, plain: false }
+        Self { doc, span: Span { start: 0, end: 2 }, inside: 0, behind: 0, plain: false }
     }
 
     /// The value as it was written.
@@ -160,36 +160,64 @@ impl<'a> Node<'a> {
 
     /// The members of an indexed object in order, as decoded keys and values.
     pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Node<'a>)> {
-        self.spans().map(|(key, node)| (key.decoded(), node))
+        self.inside().map(move |(at, member)| (member.decoded(self.doc.text), self.node(at)))
     }
 
     /// The member with this key. It is refused if another key is equal apart from case.
+    #[inline]
     pub fn unique(self, key: &str) -> Result<Option<Node<'a>>, Duplicate> {
-        self.all_unique([key]).map(|[found]| found)
+        self.all_unique([key]).map(|found| found.get(0))
     }
 
     /// Like [`Node::unique`], for several keys in one pass.
     #[inline]
-    pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<[Option<Node<'a>>; N], Duplicate> {
-        let mut found = [None; N];
-        let mut seen = [false; N];
-        for (name, node) in self.spans() {
-            let same = keys.iter().position(|key| name.is(key));
-            let Some(at) = same.or_else(|| keys.iter().position(|key| name.is_like(key))) else { continue };
-            if std::mem::replace(&mut seen[at], true) {
+    pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<Sorted<'a, N>, Duplicate> {
+        self.sorted(&keys, |own| keys.iter().position(|key| *key == own))
+    }
+
+    /// Like [`Node::all_unique`]. `place` finds the place of a key; a `match` of literals is much faster than a
+    /// comparison with each of the keys.
+    #[inline(always)]
+    pub fn sorted<const N: usize>(
+        self,
+        keys: &[&str; N],
+        place: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Sorted<'a, N>, Duplicate> {
+        let mut sorted = Sorted { of: self, places: [NOWHERE; N] };
+        for (at, member) in self.inside() {
+            let (place, found) = match place(member.written(self.doc.text)).filter(|_| !member.escaped_key) {
+                Some(place) => (place, at),
+                None => match self.compare(at, member, keys) {
+                    Some(compared) => compared,
+                    None => continue,
+                },
+            };
+            if sorted.places[place] != NOWHERE {
                 return Err(Duplicate);
             }
-            if same.is_some() {
-                found[at] = Some(node);
-            }
+            sorted.places[place] = found;
         }
-        Ok(found)
+        Ok(sorted)
+    }
+
+    /// The place of a key that has escapes or differs from all, and the index that stands for the member.
+    #[inline]
+    fn compare(self, at: u32, member: &Member, keys: &[&str]) -> Option<(usize, u32)> {
+        keys.iter().any(|key| member.may_be(key)).then(|| self.compare_alike(at, member, keys)).flatten()
+    }
+
+    #[cold]
+    fn compare_alike(self, at: u32, member: &Member, keys: &[&str]) -> Option<(usize, u32)> {
+        let own = member.decoded(self.doc.text);
+        let same = keys.iter().position(|key| *key == own).map(|place| (place, at));
+        same.or_else(|| Some((keys.iter().position(|key| own.eq_ignore_ascii_case(key))?, ALIKE)))
     }
 
     /// The first member with this key, for data in which a duplicate does no harm.
     #[inline]
     pub fn get(self, key: &str) -> Option<Node<'a>> {
-        self.spans().find(|(name, _)| name.is(key)).map(|(_, node)| node)
+        let (at, _) = self.inside().find(|(_, member)| member.is(self.doc.text, key))?;
+        Some(self.node(at))
     }
 
     /// The decoded text of a string; `None` for other values and for strings that are not Unicode text (lone
@@ -209,8 +237,8 @@ impl<'a> Node<'a> {
         out.push(b'{');
         // Neighbours that stay are copied together: from `begin` to `end`, once that is known.
         let (mut begin, mut end, mut first, mut done) = (None, 0, true, 0_u64);
-        for (key, node) in self.spans() {
-            let change = changes.iter().position(|(name, _)| key.is(name));
+        for (_, member) in self.inside() {
+            let change = changes.iter().position(|(name, _)| member.is(self.doc.text, name));
             done |= change.map_or(0, |at| 1 << at);
             let change = change.map(|at| changes[at].1);
             if let Some(None) = change {
@@ -221,11 +249,11 @@ impl<'a> Node<'a> {
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }
-                key.span.start as usize
+                member.key.start as usize
             });
-            end = node.span.end as usize;
+            end = member.value.end as usize;
             if let Some(Some(value)) = change {
-                out.extend_from_slice(&text[from..node.span.start as usize]);
+                out.extend_from_slice(&text[from..member.value.start as usize]);
                 out.extend_from_slice(value.as_bytes());
                 begin = Some(end);
             }
@@ -266,62 +294,85 @@ impl<'a> Node<'a> {
         }
     }
 
-    #[inline]
-    fn spans(self) -> impl Iterator<Item = (Key<'a>, Node<'a>)> {
-        let Doc { text, found } = self.doc;
-        let depth = self.depth + 1;
-        let mut next = if self.is_object() { self.inside } else { u32::MAX };
+    /// The members of the object, each with its index.
+    #[inline(always)]
+    fn inside(self) -> impl Iterator<Item = (u32, &'a Member)> {
+        let members = &self.doc.found.members[..self.behind as usize];
+        let mut next = self.inside;
         std::iter::from_fn(move || {
-            let member = found.members.get(next as usize)?;
-            if member.depth != depth || member.value.start > self.span.end {
-                return None;
-            }
-            let inside = next + 1;
+            let (at, member) = (next, members.get(next as usize)?);
             next = member.next;
-            let key = Key { text, span: member.key, escaped: member.escaped_key };
-            let plain = member.plain_value;
-            Some((key, Node { doc: self.doc, span: member.value, inside, depth, plain }))
+            Some((at, member))
         })
     }
+
+    /// The value of the member with this index.
+    #[inline(always)]
+    fn node(self, at: u32) -> Node<'a> {
+        let member = &self.doc.found.members[at as usize];
+        let (span, plain) = (member.value, member.plain_value);
+        Node { doc: self.doc, span, inside: at + 1, behind: member.next, plain }
+    }
 }
 
-/// The key of a member.
+/// The values of the keys that were looked for, by the places of the keys.
 #[derive(Clone, Copy)]
-struct Key<'a> {
-    text: &'a str,
-    /// The place of the key in the text, with its quotes.
-    span: Span,
-    escaped: bool,
+pub struct Sorted<'a, const N: usize> {
+    of: Node<'a>,
+    /// The index of each member.
+    places: [u32; N],
 }
 
-impl<'a> Key<'a> {
-    /// The text between the quotes.
-    fn plain(self) -> &'a str {
-        &self.text[self.span.start as usize + 1..self.span.end as usize - 1]
+/// Stands for the index of a member that is not there.
+const NOWHERE: u32 = u32::MAX;
+/// Stands for the index of a member whose key is equal apart from case.
+const ALIKE: u32 = NOWHERE - 1;
+
+impl<'a, const N: usize> Sorted<'a, N> {
+    /// The value of the key at this place.
+    #[inline(always)]
+    pub fn get(&self, place: usize) -> Option<Node<'a>> {
+        let at = self.places[place];
+        (at < ALIKE).then(|| self.of.node(at))
     }
 
-    fn decoded(self) -> Cow<'a, str> {
-        if self.escaped { decode_lossy(&self.text[self.span.range()]) } else { Cow::Borrowed(self.plain()) }
+    /// Whether the key at this place is there.
+    #[inline(always)]
+    pub fn has(&self, place: usize) -> bool {
+        self.places[place] < ALIKE
+    }
+}
+
+impl Member {
+    /// The text between the quotes of the key.
+    #[inline(always)]
+    fn written(self, text: &str) -> &str {
+        &text[self.key.start as usize + 1..self.key.end as usize - 1]
     }
 
-    /// Whether the length rules out that this is the key.
-    #[inline]
-    fn differs(self, key: &str) -> bool {
-        !self.escaped && (self.span.end - self.span.start) as usize != key.len() + 2
+    fn decoded(self, text: &str) -> Cow<'_, str> {
+        match self.escaped_key {
+            true => decode_lossy(&text[self.key.range()]),
+            false => Cow::Borrowed(self.written(text)),
+        }
     }
 
-    #[inline]
-    fn is(self, key: &str) -> bool {
-        !self.differs(key)
-            && match self.escaped {
-                false => &self.text.as_bytes()[self.span.start as usize + 1..][..key.len()] == key.as_bytes(),
-                true => self.decoded() == key,
+    /// Whether the length admits that this is the key.
+    #[inline(always)]
+    fn may_be(self, key: &str) -> bool {
+        self.escaped_key || (self.key.end - self.key.start) as usize == key.len() + 2
+    }
+
+    #[inline(always)]
+    fn is(&self, text: &str, key: &str) -> bool {
+        self.may_be(key)
+            && match self.escaped_key {
+                false => {
+                    text.as_bytes().get(self.key.start as usize + 1..self.key.end as usize - 1)
+                        == Some(key.as_bytes())
+                }
+                true => self.decoded(text) == key,
             }
-    }
-
-    /// Whether the keys are equal, ignoring case.
-    fn is_like(self, key: &str) -> bool {
-        !self.differs(key) && self.decoded().eq_ignore_ascii_case(key)
     }
 }
 
@@ -356,11 +407,10 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Replaces line breaks by spaces. In valid JSON they occur only between tokens, because strings escape them.
-fn unbreak(bytes: &mut [u8]) {
-    for byte in bytes {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+pub fn unbreak(mut bytes: &mut [u8]) {
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) {
+        bytes[at] = b' ';
+        bytes = &mut bytes[at + 1..];
     }
 }
 

@@ -36,14 +36,13 @@ impl From<Node<'_>> for Raw {
     /// Copies the value without the surrounding text. Its index is copied as well, so nothing is scanned
     /// again.
     fn from(node: Node<'_>) -> Self {
-        let Span { start, end } = node.span;
+        let start = node.span.start;
         let moved = |span: Span| Span { start: span.start - start, end: span.end - start };
-        let inside = &node.doc.found.members[node.inside as usize..];
-        let members = inside.iter().take_while(|member| member.depth > node.depth && member.key.start < end);
+        let inside = &node.doc.found.members[node.inside as usize..node.behind as usize];
         let mut found = Scanner::new();
-        found.members = members
+        found.members = inside
+            .iter()
             .map(|member| Member {
-                depth: member.depth - node.depth,
                 key: moved(member.key),
                 value: moved(member.value),
                 next: member.next - node.inside,

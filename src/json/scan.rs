@@ -7,18 +7,9 @@ use super::{Doc, INDEXED, Invalid, Member, Node, Span};
 #[derive(Clone, Default)]
 pub struct Scanner {
     pub(super) members: Vec<Member>,
-    /// The innermost levels that are open, a bit each, the innermost last: set for an object, clear for an
-    /// array.
-    levels: u64,
-    /// The levels around these, 64 at a time.
+    /// The open levels around the innermost 64, a word for each 64 of them.
     outer_levels: Vec<u64>,
-    depth: usize,
     pub(super) deepest: usize,
-    /// The number of open objects, from the outermost on, whose members are indexed. Members inside arrays are
-    /// not.
-    indexed: usize,
-    /// The index of the last member of each of these objects.
-    open: [usize; INDEXED],
     pub(super) root: Span,
     pub(super) broken_lines: bool,
 }
@@ -31,12 +22,8 @@ impl Scanner {
     pub(super) const fn new() -> Self {
         Self {
             members: Vec::new(),
-            levels: 0,
             outer_levels: Vec::new(),
-            depth: 0,
             deepest: 0,
-            indexed: 0,
-            open: [0; INDEXED],
             root: Span { start: 0, end: 0 },
             broken_lines: false,
         }
@@ -55,7 +42,7 @@ impl Scanner {
         }
         let start = self.begin(text.as_bytes());
         let end = self.value(text.as_bytes(), start)?;
-        let at = self.space(text.as_bytes(), end);
+        let at = self.next(text.as_bytes(), end).0;
         if at < text.len() {
             return Err(Invalid { offset: at });
         }
@@ -65,15 +52,14 @@ impl Scanner {
     /// Calls `take` with each element of an array from a validated text, in order.
     pub fn each_element(&mut self, array: Node<'_>, mut take: impl FnMut(Node<'_>)) {
         let text = array.raw();
-        let mut at = self.space(text.as_bytes(), 1);
+        let mut at = self.next(text.as_bytes(), 1).0;
         while at < text.len() - 1 {
             let rest = &text[at..];
             let start = self.begin(rest.as_bytes());
             let end = self.value(rest.as_bytes(), start).expect("a part of valid JSON is valid");
             take(self.doc(&rest[..end], Span::new(start, end)).root());
-            at += end;
-            at = self.space(text.as_bytes(), at);
-            at = self.space(text.as_bytes(), at + 1);
+            let comma = self.next(text.as_bytes(), at + end).0;
+            at = self.next(text.as_bytes(), comma + 1).0;
         }
     }
 
@@ -87,7 +73,9 @@ impl Scanner {
     ) {
         let Some(text) = text.utf8_chunks().next().map(|chunk| chunk.valid()) else { return };
         let _ = self.scan_str(text);
-        for member in self.members.iter().filter(|member| member.depth == 1) {
+        let mut next = 0;
+        while let Some(member) = self.members.get(next as usize) {
+            next = member.next;
             let (start, end) = (member.value.start as usize, member.value.end as usize);
             // A number at the very end of the text may have been longer.
             let whole = start < end && end < text.len();
@@ -99,13 +87,15 @@ impl Scanner {
     /// Forgets the last text and finds where the next value begins.
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
+        // A call has about as many.
+        if self.members.capacity() == 0 {
+            self.members.reserve(16);
+        }
         self.members.shrink_to(KEPT_MEMBERS);
         self.outer_levels.clear();
-        self.depth = 0;
         self.deepest = 0;
-        self.indexed = 0;
         self.broken_lines = false;
-        self.space(text, 0)
+        self.next(text, 0).0
     }
 
     fn doc<'a>(&'a mut self, text: &'a str, root: Span) -> Doc<'a> {
@@ -114,138 +104,155 @@ impl Scanner {
     }
 
     /// The end of the value that begins at `at`.
-    fn value(&mut self, text: &[u8], mut at: usize) -> Result<usize, Invalid> {
-        // Whether the innermost open value is an object.
-        let mut object = false;
+    fn value(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
+        match text.get(at) {
+            Some(b'{') => self.object(text, at, 1),
+            _ => self.skip(text, at, 0),
+        }
+    }
+
+    /// The end of the object that begins at `at`, at this depth, whose members are indexed. It calls itself, but never
+    /// deeper than [`INDEXED`].
+    fn object(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Invalid> {
+        self.deepest = self.deepest.max(depth);
+        let (mut at, mut byte) = self.next(text, at + 1);
+        if byte == b'}' {
+            return Ok(at + 1);
+        }
         loop {
-            if object {
-                at = self.key(text, at)?;
-            }
-            let mut plain = false;
-            match text.get(at) {
-                Some(b'"') => {
-                    let (end, escaped) = string(text, at)?;
-                    plain = !escaped;
-                    at = end;
-                }
-                Some(open @ (b'{' | b'[')) => {
-                    object = *open == b'{';
-                    self.push(object);
-                    at = self.space(text, at + 1);
-                    if text.get(at) != Some(if object { &b'}' } else { &b']' }) {
-                        continue;
-                    }
-                    object = self.pop();
-                    at += 1;
-                }
-                Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
-                Some(b't') => at = literal(text, at, b"true")?,
-                Some(b'f') => at = literal(text, at, b"false")?,
-                Some(b'n') => at = literal(text, at, b"null")?,
+            let (key, escaped_key, value, first) = self.key(text, at, byte)?;
+            let index = self.members.len();
+            let mut member = Member {
+                key,
+                value: Span::new(value, value),
+                next: u32::MAX,
+                escaped_key,
+                plain_value: false,
+            };
+            let end = if first == b'"'
+                && let Ok((end, escaped)) = string(text, value)
+            {
+                (member.value.end, member.next, member.plain_value) =
+                    (end as u32, index as u32 + 1, !escaped);
+                self.members.push(member);
+                end
+            } else {
+                self.members.push(member);
+                let end = match first {
+                    b'{' if depth < INDEXED => self.object(text, value, depth + 1)?,
+                    _ => self.skip(text, value, depth)?,
+                };
+                let behind = self.members.len() as u32;
+                let member = &mut self.members[index];
+                (member.value.end, member.next) = (end as u32, behind);
+                end
+            };
+            (at, byte) = self.next(text, end);
+            match byte {
+                b',' => (at, byte) = self.next(text, at + 1),
+                b'}' => return Ok(at + 1),
                 _ => return Err(Invalid { offset: at }),
-            }
-            // A value has just ended here.
-            loop {
-                if self.depth == 0 {
-                    return Ok(at);
-                }
-                if self.is_indexed() {
-                    let behind = self.members.len() as u32;
-                    let member = &mut self.members[self.open[self.depth - 1]];
-                    (member.value.end, member.next, member.plain_value) = (at as u32, behind, plain);
-                }
-                at = self.space(text, at);
-                match (text.get(at), object) {
-                    (Some(b','), _) => {
-                        at = self.space(text, at + 1);
-                        break;
-                    }
-                    (Some(b'}'), true) | (Some(b']'), false) => object = self.pop(),
-                    _ => return Err(Invalid { offset: at }),
-                }
-                at += 1;
-                plain = false;
             }
         }
     }
 
-    /// Reads `"key":` and the white space after it.
+    /// The place of the key that begins at `at`, whether it has escapes, and the place and first byte of its value.
     #[inline(always)]
-    fn key(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
-        if text.get(at) != Some(&b'"') {
+    fn key(&mut self, text: &[u8], at: usize, byte: u8) -> Result<(Span, bool, usize, u8), Invalid> {
+        if byte != b'"' {
             return Err(Invalid { offset: at });
         }
         let (end, escaped) = string(text, at)?;
-        let colon = self.space(text, end);
-        if text.get(colon) != Some(&b':') {
+        let (colon, byte) = self.next(text, end);
+        if byte != b':' {
             return Err(Invalid { offset: colon });
         }
-        let value = self.space(text, colon + 1);
-        if self.is_indexed() {
-            self.open[self.depth - 1] = self.members.len();
-            self.members.push(Member {
-                depth: self.depth as u8,
-                escaped_key: escaped,
-                plain_value: false,
-                key: Span::new(at, end),
-                value: Span::new(value, value),
-                next: u32::MAX,
-            });
+        let (value, first) = self.next(text, colon + 1);
+        Ok((Span::new(at, end), escaped, value, first))
+    }
+
+    /// The end of the value that begins at `at`, whose members, if it has any, are not indexed. `depth` values are open
+    /// around it.
+    fn skip(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Invalid> {
+        let (mut at, mut byte) = self.next(text, at);
+        // The innermost levels that are open in this value, a bit each, the innermost last: set for an object, clear
+        // for an array.
+        let (mut levels, mut open, mut object) = (0_u64, 0, false);
+        loop {
+            if object {
+                (.., at, byte) = self.key(text, at, byte)?;
+            }
+            if matches!(byte, b'{' | b'[') {
+                object = byte == b'{';
+                if open > 0 && open % 64 == 0 {
+                    self.outer_levels.push(levels);
+                }
+                levels = levels << 1 | u64::from(object);
+                open += 1;
+                self.deepest = self.deepest.max(depth + open);
+                (at, byte) = self.next(text, at + 1);
+                if !matches!(byte, b'}' | b']') {
+                    continue;
+                }
+            } else {
+                at = scalar(text, at, byte)?;
+                if open == 0 {
+                    return Ok(at);
+                }
+                (at, byte) = self.next(text, at);
+            }
+            // What follows a value, or ends an empty one.
+            loop {
+                match (byte, object) {
+                    (b',', _) => break (at, byte) = self.next(text, at + 1),
+                    (b'}', true) | (b']', false) => {}
+                    _ => return Err(Invalid { offset: at }),
+                }
+                open -= 1;
+                if open == 0 {
+                    return Ok(at + 1);
+                }
+                levels =
+                    if open % 64 == 0 { self.outer_levels.pop().unwrap_or_default() } else { levels >> 1 };
+                object = levels & 1 == 1;
+                (at, byte) = self.next(text, at + 1);
+            }
         }
-        Ok(value)
     }
 
-    /// Whether the innermost open value is an object whose members are indexed.
+    /// The place and the first byte of what begins at `at` or after the white space there, which there mostly
+    /// is none of; 0 at the end of the text.
     #[inline(always)]
-    fn is_indexed(&self) -> bool {
-        self.indexed == self.depth
-    }
-
-    /// Opens an object or an array.
-    #[inline(always)]
-    fn push(&mut self, object: bool) {
-        if object && self.is_indexed() && self.depth < INDEXED {
-            self.indexed += 1;
-        }
-        if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.outer_levels.push(self.levels);
-        }
-        self.levels = self.levels << 1 | u64::from(object);
-        self.depth += 1;
-        self.deepest = self.deepest.max(self.depth);
-    }
-
-    /// Closes the innermost open value. Returns whether the one around it is an object.
-    #[inline(always)]
-    fn pop(&mut self) -> bool {
-        self.depth -= 1;
-        self.indexed = self.indexed.min(self.depth);
-        self.levels = match self.depth % 64 {
-            0 => self.outer_levels.pop().unwrap_or_default(),
-            _ => self.levels >> 1,
-        };
-        self.levels & 1 == 1
-    }
-
-    /// The end of the white space that begins at `at`, which there mostly is none of.
-    #[inline(always)]
-    fn space(&mut self, text: &[u8], at: usize) -> usize {
+    fn next(&mut self, text: &[u8], at: usize) -> (usize, u8) {
         match text.get(at) {
-            Some(0..=b' ') => self.skip_space(text, at),
-            _ => at,
+            Some(byte) if *byte > b' ' => (at, *byte),
+            _ => self.skip_space(text, at),
         }
     }
 
     #[inline(never)]
-    fn skip_space(&mut self, text: &[u8], mut at: usize) -> usize {
+    fn skip_space(&mut self, text: &[u8], mut at: usize) -> (usize, u8) {
         while let Some(byte) = text.get(at) {
             match byte {
                 b' ' | b'\t' => {}
                 b'\n' | b'\r' => self.broken_lines = true,
-                _ => break,
+                byte => return (at, *byte),
             }
             at += 1;
         }
-        at
+        (at, 0)
+    }
+}
+
+/// The end of the string, number or literal that begins at `at` with this byte.
+#[inline(always)]
+fn scalar(text: &[u8], at: usize, byte: u8) -> Result<usize, Invalid> {
+    match byte {
+        b'"' => string(text, at).map(|(end, _)| end),
+        b'-' | b'0'..=b'9' => number(text, at),
+        b't' => literal(text, at, b"true"),
+        b'f' => literal(text, at, b"false"),
+        b'n' => literal(text, at, b"null"),
+        _ => Err(Invalid { offset: at }),
     }
 }

@@ -130,8 +130,11 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, Invalid> {
 
 /// The end of the digits that begin at `at`, of which there must be one.
 fn digits(text: &[u8], at: usize) -> Result<usize, Invalid> {
-    let count = text[at.min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if count == 0 { Err(Invalid { offset: at }) } else { Ok(at + count) }
+    let mut end = at;
+    while text.get(end).is_some_and(u8::is_ascii_digit) {
+        end += 1;
+    }
+    if end == at { Err(Invalid { offset: at }) } else { Ok(end) }
 }
 
 pub(super) fn literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, Invalid> {

@@ -131,7 +131,8 @@ impl<'a> ModernMeta<'a> {
         let whole = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
         let Some(whole) = whole.filter(|whole| whole.is_object()) else { return Ok(None) };
         let both = whole.all_unique([meta::VERSION, meta::CAPABILITIES]);
-        let [version, capabilities] = both.map_err(|_| Refusal::twice("_meta"))?;
+        let both = both.map_err(|_| Refusal::twice("_meta"))?;
+        let (version, capabilities) = (both.get(0), both.get(1));
         let is_modern = version.is_some() || capabilities.is_some();
         Ok(is_modern.then_some(Self { whole, version, capabilities }))
     }

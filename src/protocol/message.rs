@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, quote, write_string};
+use crate::json::{Duplicate, Invalid, Node, Raw, Scanner, Sorted, quote, write_string};
 use crate::protocol::era::ModernMeta;
 
 /// The JSON-RPC error codes that we use ourselves.
@@ -28,6 +28,8 @@ pub mod code {
     pub const URL_ELICITATION: i64 = -32042;
     /// An upstream died, hung or was closed during a request.
     pub const UPSTREAM_LOST: i64 = -32000;
+    /// Ours: what the request needs is in a store that is away.
+    pub const STORE_AWAY: i64 = -32053;
 }
 
 /// Whether this code exists only in the modern era.
@@ -275,6 +277,30 @@ impl From<Duplicate> for Malformed {
 /// The members of an envelope.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
+/// The places of the keys in [`MEMBERS`].
+mod place {
+    pub(super) const VERSION: usize = 0;
+    pub(super) const ID: usize = 1;
+    pub(super) const METHOD: usize = 2;
+    pub(super) const PARAMS: usize = 3;
+    pub(super) const RESULT: usize = 4;
+    pub(super) const ERROR: usize = 5;
+}
+
+/// The members of an envelope, by their places.
+#[inline(always)]
+fn sorted(envelope: Node<'_>) -> Result<Sorted<'_, 6>, Duplicate> {
+    envelope.sorted(&MEMBERS, |key| match key {
+        "jsonrpc" => Some(place::VERSION),
+        "id" => Some(place::ID),
+        "method" => Some(place::METHOD),
+        "params" => Some(place::PARAMS),
+        "result" => Some(place::RESULT),
+        "error" => Some(place::ERROR),
+        _ => None,
+    })
+}
+
 impl<'a> Message<'a> {
     /// Reads a client's message. Requests must be valid; answers are read as they were meant.
     pub fn read(root: Node<'a>) -> Result<Self, Malformed> {
@@ -282,18 +308,21 @@ impl<'a> Message<'a> {
         if !root.is_object() {
             return Err(bad(None, "a message is a JSON object"));
         }
-        let [version, id, method, params, result, error] = root.all_unique(MEMBERS)?;
+        let members = sorted(root)?;
+        let (version, id) = (members.get(place::VERSION), members.get(place::ID));
+        let answers = members.has(place::RESULT) || members.has(place::ERROR);
         let says_version = says_version(version);
-        if method.is_none() && id.is_some() && (result.is_some() || error.is_some()) {
-            let outcome = Outcome::read(result, error);
+        if answers && id.is_some() && !members.has(place::METHOD) {
+            let outcome = Outcome::read(members.get(place::RESULT), members.get(place::ERROR));
             return Ok(Self::Response { to: AnswerTo::read(id), outcome, says_version });
         }
         if !says_version && version.and_then(Node::as_str).as_deref() != Some("2.0") {
             return Err(bad(id, "\"jsonrpc\" must be \"2.0\""));
         }
-        let (Some(method), None, None) = (method, result, error) else {
+        let Some(method) = members.get(place::METHOD).filter(|_| !answers) else {
             return Err(bad(id, "neither a request, a notification nor a response"));
         };
+        let params = members.get(place::PARAMS);
         let Some(method) = method.as_str() else {
             return Err(bad(id, "\"method\" must be a string"));
         };
@@ -325,12 +354,12 @@ impl<'a> Message<'a> {
 
     /// Reads a server's message as it was meant.
     pub fn from_server(root: Node<'a>) -> Result<Self, NoMessage> {
-        let Ok([version, id, method, params, result, error]) = root.all_unique(MEMBERS) else {
-            return Err(NoMessage::with_duplicates(root));
-        };
+        let Ok(members) = sorted(root) else { return Err(NoMessage::with_duplicates(root)) };
+        let (version, id) = (members.get(place::VERSION), members.get(place::ID));
+        let (result, error) = (members.get(place::RESULT), members.get(place::ERROR));
         let answers = result.is_some() || error.is_some();
         let is_said = |member: Option<Node<'_>>| member.is_some_and(|member| member.raw() != "null");
-        let outcome = match method.filter(|method| method.is_string()) {
+        let outcome = match members.get(place::METHOD).filter(|method| method.is_string()) {
             Some(_) if is_said(result) || is_said(error) => {
                 Outcome::Malformed("it has a method besides its result or error")
             }
@@ -338,6 +367,7 @@ impl<'a> Message<'a> {
             Some(_) if version.is_none() => return Err(NoMessage::Noise),
             Some(method) => {
                 let method = method.as_str().ok_or(NoMessage::Noise)?;
+                let params = members.get(place::PARAMS);
                 return match id.map(Id::from_node) {
                     None => Ok(Self::Notification { method, params }),
                     Some(Some(id)) if params.is_none_or(Node::is_object) => {

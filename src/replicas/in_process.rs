@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::store::{Addition, Entry, Pending, Roll, Store};
+use super::store::{Addition, Pending, Roll, Store, StoreEntry};
 
 /// How long a replica is remembered after its last beat.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub struct InProcess {
 #[derive(Default)]
 struct State {
     members: HashMap<String, Instant>,
-    entries: HashMap<String, Living<Entry>>,
+    entries: HashMap<String, Living<StoreEntry>>,
     logs: HashMap<String, Living<BTreeMap<u64, Vec<u8>>>>,
     mail: HashMap<String, (VecDeque<Vec<u8>>, Arc<Notify>)>,
 }
@@ -46,7 +46,7 @@ fn end_of(life: Duration) -> Instant {
 }
 
 impl State {
-    fn entry(&mut self, key: &str) -> Option<&mut Living<Entry>> {
+    fn entry(&mut self, key: &str) -> Option<&mut Living<StoreEntry>> {
         living(&mut self.entries, key)
     }
 
@@ -86,7 +86,7 @@ impl Store for InProcess {
         at_once(())
     }
 
-    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<Entry>> {
+    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<StoreEntry>> {
         at_once(self.state.lock().entry(key).map(|entry| entry.it.clone()))
     }
 
@@ -102,7 +102,7 @@ impl Store for InProcess {
         if state.epoch(key) != seen {
             return at_once(None);
         }
-        let entry = Entry { owner: owner.to_owned(), epoch: seen + 1, value: value.to_vec() };
+        let entry = StoreEntry { owner: owner.to_owned(), epoch: seen + 1, value: value.to_vec() };
         state.entries.insert(key.to_owned(), Living::new(entry, life));
         at_once(Some(seen + 1))
     }

@@ -18,7 +18,7 @@ pub const GONE: Duration = Duration::from_millis(2500);
 
 /// The other replicas, as far as one of them knows.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct Fellows {
     others: HashMap<String, bool>,
     /// Since when silences tell something.
     judging_since: Instant,
@@ -26,14 +26,14 @@ pub(super) struct Members {
 
 /// What a beat has told.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct Judgement {
     /// The replicas that are gone since the last beat.
     pub(super) gone: Vec<String>,
     /// Whether others may have taken us for gone.
     pub(super) doubt: bool,
 }
 
-impl Members {
+impl Fellows {
     pub(super) fn new(now: Instant) -> Self {
         Self { others: HashMap::new(), judging_since: now }
     }
@@ -53,7 +53,7 @@ impl Members {
         self.others.iter().filter(|(_, there)| **there).map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Verdict {
+    pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Judgement {
         let doubt = roll.own_silence.is_none_or(|silence| silence >= GONE);
         if doubt {
             self.begin_anew(now);
@@ -79,7 +79,7 @@ impl Members {
             }
         }
         self.others = others;
-        Verdict { gone, doubt }
+        Judgement { gone, doubt }
     }
 }
 
@@ -97,9 +97,11 @@ mod tests {
     #[test]
     fn a_replica_is_gone_when_it_is_silent_or_has_left_and_never_for_the_sake_of_the_store() {
         let start = Instant::now();
-        let mut members = Members::new(start);
-        let verdict =
-            |gone: &[&str], doubt| Verdict { gone: gone.iter().map(|id| (*id).to_owned()).collect(), doubt };
+        let mut members = Fellows::new(start);
+        let verdict = |gone: &[&str], doubt| Judgement {
+            gone: gone.iter().map(|id| (*id).to_owned()).collect(),
+            doubt,
+        };
         // We are new, so nobody is judged yet.
         assert_eq!(members.judge(&roll(None, &[("a", 0), ("old", 9000)]), start), verdict(&[], true));
         assert_eq!((members.is_there("a"), members.is_there("b")), (Some(true), None));

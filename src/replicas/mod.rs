@@ -9,7 +9,7 @@
 //! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
-//! | `post.rs` | letters, and requests that are handed on |
+//! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
 //!
 //! **How to build on it.** Something that every replica can read is an entry: [`Replicas::read`], [`Replicas::swap`] to put it in
 //! the place of what was seen (0: nothing; so a marker for single use is `swap(key, 0, …)`, and the first to come gets
@@ -23,8 +23,9 @@
 //! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
 //! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
 
-#![allow(dead_code, reason = "sessions, views and tasks are put onto it one after the other")]
+#![allow(dead_code, reason = "views and tasks of the modern era are put onto it next")]
 
+pub mod all;
 pub mod in_process;
 mod members;
 pub mod post;
@@ -42,12 +43,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, GONE, Members};
-use self::post::{Desk, ID_LENGTH, Letter, LetterKind, Part, Subject};
+use self::members::{BEAT, Fellows};
+use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
-use self::store::{Addition, Away, Entry, LONGEST_LIFE, Roll, Store};
+use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
 use crate::config::Secret;
 use crate::text::digest::{Digest, hex};
 
@@ -82,6 +84,13 @@ pub enum Mailed {
     },
 }
 
+/// Whoever is to hear of something.
+#[derive(Default)]
+struct Ears {
+    handlers: HashMap<Subject, Handler>,
+    on_doubt: Vec<OnDoubt>,
+}
+
 /// This process among its fellows.
 pub struct Replicas {
     /// Our id, which no other process has.
@@ -90,10 +99,9 @@ pub struct Replicas {
     seal: StoreSeal,
     /// Whether the file has keys, so that none is agreed on in the store.
     has_keys: AtomicBool,
-    members: Mutex<Members>,
-    desk: Desk,
-    handlers: RwLock<HashMap<Subject, Handler>>,
-    on_doubt: RwLock<Vec<OnDoubt>>,
+    members: Mutex<Fellows>,
+    desk: PostOffice,
+    ears: RwLock<Ears>,
     begun: Instant,
     /// Until when nobody can have taken our place, in milliseconds since `begun`.
     lease: AtomicU64,
@@ -101,6 +109,8 @@ pub struct Replicas {
     away: watch::Sender<Option<Instant>>,
     /// Counts the beats that came to their end, whatever it was.
     beats: watch::Sender<u64>,
+    /// What runs.
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Replicas {
@@ -114,14 +124,14 @@ impl Replicas {
             store,
             seal: StoreSeal::new(keys),
             has_keys: AtomicBool::new(!keys.is_empty()),
-            members: Mutex::new(Members::new(begun)),
-            desk: Desk::default(),
-            handlers: RwLock::default(),
-            on_doubt: RwLock::default(),
+            members: Mutex::new(Fellows::new(begun)),
+            desk: PostOffice::default(),
+            ears: RwLock::default(),
             begun,
             lease: AtomicU64::new(0),
             away: watch::Sender::new(None),
             beats: watch::Sender::new(0),
+            tasks: Mutex::default(),
         })
     }
 
@@ -130,13 +140,20 @@ impl Replicas {
         self.agree().await?;
         self.beat().await?;
         let (beating, receiving) = (self.clone(), self.clone());
-        tokio::spawn(async move { beating.keep_beating().await });
-        tokio::spawn(async move { receiving.keep_receiving().await });
+        let beating = tokio::spawn(async move { beating.keep_beating().await }).abort_handle();
+        let receiving = tokio::spawn(async move { receiving.keep_receiving().await }).abort_handle();
+        self.tasks.lock().extend([beating, receiving]);
         Ok(())
+    }
+
+    /// Ends what runs.
+    pub fn stop(&self) {
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
     /// Leaves for good: the others need not wait to know that we are gone.
     pub async fn leave(&self) {
+        self.stop();
         let _ = self.store.leave(&self.id).await;
     }
 
@@ -176,12 +193,12 @@ impl Replicas {
 
     /// Calls this whenever others may have taken our place, or the store has forgotten everything.
     pub fn on_doubt(&self, ask: OnDoubt) {
-        self.on_doubt.write().push(ask);
+        self.ears.write().on_doubt.push(ask);
     }
 
     /// Serves the letters of a subject in this way.
     pub fn serve(&self, subject: Subject, handler: Handler) {
-        self.handlers.write().insert(subject, handler);
+        self.ears.write().handlers.insert(subject, handler);
     }
 
     /// A name for keys that tells nothing of what it stands for.
@@ -195,9 +212,10 @@ impl Replicas {
 /// What stands in the store.
 impl Replicas {
     /// Reads an entry.
-    pub async fn read(&self, key: &str) -> Result<Option<Entry>, Away> {
+    pub async fn read(&self, key: &str) -> Result<Option<StoreEntry>, Away> {
+        self.reachable()?;
         let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
-        Ok(self.seal.open(key, &entry.value).map(|value| Entry { value, ..entry }))
+        Ok(self.seal.open(key, &entry.value).map(|value| StoreEntry { value, ..entry }))
     }
 
     /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
@@ -289,7 +307,7 @@ fn place(log: &str, position: u64) -> String {
 /// Who is there.
 impl Replicas {
     /// Whether a replica is there; if nobody has heard of it yet, the store is asked again.
-    pub async fn is_there(&self, id: &str) -> Result<bool, Away> {
+    pub async fn is_there(self: &Arc<Self>, id: &str) -> Result<bool, Away> {
         if *id == *self.id {
             return Ok(true);
         }
@@ -297,8 +315,8 @@ impl Replicas {
             return Ok(there);
         }
         self.reachable()?;
-        let roll = self.noted(self.store.beat(&self.id).await)?;
-        Ok(roll.others.iter().any(|(other, silence)| other == id && *silence < GONE))
+        self.beat().await?;
+        Ok(self.members.lock().is_there(id).unwrap_or(false))
     }
 
     async fn keep_beating(self: Arc<Self>) {
@@ -331,7 +349,7 @@ impl Replicas {
         let verdict = self.members.lock().judge(&roll, Instant::now());
         if verdict.doubt || was_away {
             self.noted(self.agree().await)?;
-            let asked: Vec<_> = self.on_doubt.read().clone();
+            let asked: Vec<_> = self.ears.read().on_doubt.clone();
             for ask in asked {
                 self.noted(ask().await)?;
             }
@@ -377,7 +395,7 @@ impl Replicas {
         let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
         for Letter { from, number, subject, .. } in asks {
             if *from == *self.id {
-                self.desk.part(number, None, Part::Bounced);
+                self.desk.part(number, None, Arrival::Bounced);
             } else {
                 let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
             }
@@ -386,14 +404,14 @@ impl Replicas {
         let waiting = self.desk.asked(Some(id));
         sleep(BOUNCE).await;
         for number in waiting {
-            self.desk.part(number, None, Part::Lost);
+            self.desk.part(number, None, Arrival::Lost);
         }
     }
 
     /// Gives up all that waits for others, or for whom others wait.
     fn give_up_waiting(&self) {
         for number in self.desk.asked(None) {
-            self.desk.part(number, None, Part::Lost);
+            self.desk.part(number, None, Arrival::Lost);
         }
         self.desk.all_gone(None);
     }
@@ -463,17 +481,18 @@ impl Replicas {
         if !self.desk.is_new(&from, serial) {
             return;
         }
-        let handler = || self.handlers.read().get(&subject).cloned();
+        let handler = || self.ears.read().handlers.get(&subject).cloned();
         match kind {
             LetterKind::Ask => {
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                if let Some(handler) = handler() {
-                    handler(Mailed::Asked(handed));
+                match handler() {
+                    Some(handler) => handler(Mailed::Asked(handed)),
+                    None => drop(tokio::spawn(async move { handed.bounce().await })),
                 }
             }
             LetterKind::Part { last } => {
-                if !self.desk.part(number, Some(&from), Part::Answer(body, last)) && !last {
+                if !self.desk.part(number, Some(&from), Arrival::Answer(body, last)) && !last {
                     let replicas = self.clone();
                     tokio::spawn(async move {
                         let _ = replicas.send(&from, LetterKind::Gone, subject, number, &[]).await;
@@ -481,7 +500,7 @@ impl Replicas {
                 }
             }
             LetterKind::Bounced => {
-                self.desk.part(number, None, Part::Bounced);
+                self.desk.part(number, None, Arrival::Bounced);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
             LetterKind::News => {
@@ -498,13 +517,13 @@ pub struct Asking {
     replicas: Arc<Replicas>,
     subject: Subject,
     number: u64,
-    parts: mpsc::Receiver<Part>,
+    parts: mpsc::Receiver<Arrival>,
 }
 
 impl Asking {
     /// What comes next of it.
-    pub async fn next(&mut self) -> Part {
-        self.parts.recv().await.unwrap_or(Part::Lost)
+    pub async fn next(&mut self) -> Arrival {
+        self.parts.recv().await.unwrap_or(Arrival::CutOff)
     }
 }
 

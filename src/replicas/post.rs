@@ -98,38 +98,40 @@ impl Letter {
 
 /// What comes of a request that was handed to another replica.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Arrival {
     /// A part of the answer, and whether it is the last one.
     Answer(Vec<u8>, bool),
     /// The other replica is not the right one, or never received the request.
     Bounced,
     /// The other replica is gone. Nobody knows what it has done.
     Lost,
+    /// Whoever asked has not taken what came.
+    CutOff,
 }
 
 /// What is on its way between this replica and others.
 #[derive(Default)]
-pub(super) struct Desk {
-    state: Mutex<DeskState>,
+pub(super) struct PostOffice {
+    state: Mutex<PostState>,
 }
 
 #[derive(Default)]
-struct DeskState {
+struct PostState {
     last: u64,
     /// Our requests to others, by number.
-    asked: HashMap<u64, Waiting>,
+    asked: HashMap<u64, PendingAsk>,
     /// Others' requests to us: senders that say when nobody waits any more.
     handed: HashMap<(String, u64), Arc<watch::Sender<bool>>>,
     known: HashSet<(String, u64)>,
     order: VecDeque<(String, u64)>,
 }
 
-struct Waiting {
+struct PendingAsk {
     to: String,
-    parts: mpsc::Sender<Part>,
+    parts: mpsc::Sender<Arrival>,
 }
 
-impl Desk {
+impl PostOffice {
     /// A number that no letter has had.
     pub(super) fn next(&self) -> u64 {
         let mut state = self.state.lock();
@@ -153,9 +155,9 @@ impl Desk {
     }
 
     /// Notes a request to another replica. The receiver gets what comes of it.
-    pub(super) fn ask(&self, number: u64, to: &str) -> mpsc::Receiver<Part> {
+    pub(super) fn ask(&self, number: u64, to: &str) -> mpsc::Receiver<Arrival> {
         let (parts, receiver) = mpsc::channel(MOST_PARTS);
-        self.state.lock().asked.insert(number, Waiting { to: to.to_owned(), parts });
+        self.state.lock().asked.insert(number, PendingAsk { to: to.to_owned(), parts });
         receiver
     }
 
@@ -166,13 +168,13 @@ impl Desk {
 
     /// Takes what comes of a request, if `from` is whom it was sent to. Returns `false` if nobody waits for it, or not any
     /// more from now on.
-    pub(super) fn part(&self, number: u64, from: Option<&str>, part: Part) -> bool {
+    pub(super) fn part(&self, number: u64, from: Option<&str>, part: Arrival) -> bool {
         let mut state = self.state.lock();
         let Some(waiting) = state.asked.get(&number) else { return false };
         if from.is_some_and(|from| from != waiting.to) {
             return true;
         }
-        let ends = !matches!(part, Part::Answer(_, false));
+        let ends = !matches!(part, Arrival::Answer(_, false));
         let taken = waiting.parts.try_send(part).is_ok();
         if ends || !taken {
             state.asked.remove(&number);
@@ -240,28 +242,28 @@ mod tests {
 
     #[test]
     fn a_letter_counts_once_and_an_answer_only_from_whom_was_asked() {
-        let desk = Desk::default();
+        let desk = PostOffice::default();
         assert!(desk.is_new("a", 1) && !desk.is_new("a", 1) && desk.is_new("b", 1));
         (2..=REMEMBERED as u64).for_each(|serial| assert!(desk.is_new("a", serial)));
         assert!(!desk.is_new("b", 1) && desk.is_new("a", 1), "the oldest is forgotten");
         let mut parts = desk.ask(5, "a");
-        assert!(desk.part(5, Some("b"), Part::Bounced), "it goes on waiting");
-        assert!(desk.part(5, Some("a"), Part::Answer(vec![1], false)));
+        assert!(desk.part(5, Some("b"), Arrival::Bounced), "it goes on waiting");
+        assert!(desk.part(5, Some("a"), Arrival::Answer(vec![1], false)));
         assert_eq!((desk.asked(Some("a")), desk.asked(Some("b"))), (vec![5], vec![]));
-        assert!(desk.part(5, Some("a"), Part::Answer(vec![2], true)));
-        assert!(!desk.part(5, Some("a"), Part::Answer(vec![3], false)), "it has ended");
-        assert_eq!(parts.try_recv(), Ok(Part::Answer(vec![1], false)));
-        assert_eq!(parts.try_recv(), Ok(Part::Answer(vec![2], true)));
+        assert!(desk.part(5, Some("a"), Arrival::Answer(vec![2], true)));
+        assert!(!desk.part(5, Some("a"), Arrival::Answer(vec![3], false)), "it has ended");
+        assert_eq!(parts.try_recv(), Ok(Arrival::Answer(vec![1], false)));
+        assert_eq!(parts.try_recv(), Ok(Arrival::Answer(vec![2], true)));
         assert!(parts.try_recv().is_err());
         // Whoever does not read is cut off.
         let _parts = desk.ask(6, "a");
-        let taken = (0..=MOST_PARTS).filter(|_| desk.part(6, None, Part::Answer(vec![], false))).count();
+        let taken = (0..=MOST_PARTS).filter(|_| desk.part(6, None, Arrival::Answer(vec![], false))).count();
         assert_eq!((taken, desk.forget(6)), (MOST_PARTS, None));
     }
 
     #[test]
     fn who_serves_a_request_learns_that_nobody_waits() {
-        let desk = Desk::default();
+        let desk = PostOffice::default();
         let [mut one, mut two, three] = [("a", 1), ("a", 2), ("b", 1)].map(|(from, n)| desk.hand(from, n));
         desk.gone("a", 1);
         assert!(*one.borrow_and_update() && !*two.borrow_and_update());

@@ -29,7 +29,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Away>> + Send + 
 
 /// A value in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoreEntry {
     /// The replica that has it; may be empty.
     pub owner: String,
     /// How often it was swapped; the first time is 1.
@@ -70,7 +70,7 @@ pub trait Store: Send + Sync + 'static {
     fn leave<'a>(&'a self, own: &'a str) -> Pending<'a, ()>;
 
     /// Reads an entry.
-    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<Entry>>;
+    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<StoreEntry>>;
     /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
     /// epoch, or `None` if another entry is there by now.
     fn swap<'a>(

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::in_process::InProcess;
-use super::post::{Part, Subject};
+use super::post::{Arrival, Subject};
 use super::store::{Addition, Away, Store};
 use super::valkey::Valkey;
 use super::{Mailed, Replicas};
@@ -194,10 +194,10 @@ fn a_request_is_handed_on_and_its_answer_comes_back() {
             assert!(one.is_there(&two.id).await.unwrap() && two.is_there(&one.id).await.unwrap());
             for (from, to) in [(&one, &two), (&two, &one)] {
                 let mut asking = from.ask(&to.id, Subject::Session, b"abc").await.unwrap();
-                assert_eq!(asking.next().await, Part::Answer(b"backwards:".to_vec(), false));
-                assert_eq!(asking.next().await, Part::Answer(b"cba".to_vec(), true));
+                assert_eq!(asking.next().await, Arrival::Answer(b"backwards:".to_vec(), false));
+                assert_eq!(asking.next().await, Arrival::Answer(b"cba".to_vec(), true));
                 let mut asking = from.ask(&to.id, Subject::Session, b"").await.unwrap();
-                assert_eq!(asking.next().await, Part::Bounced);
+                assert_eq!(asking.next().await, Arrival::Bounced);
             }
             assert_eq!(one.keys(), two.keys(), "they agree on a key");
             assert!(!one.keys().is_empty());
@@ -257,10 +257,10 @@ fn a_replica_that_is_silent_is_gone_and_what_it_did_not_receive_comes_back() {
             asking.next().await
         };
         let begun = Instant::now();
-        assert_eq!(received.await, Part::Lost);
+        assert_eq!(received.await, Arrival::Lost);
         assert!(begun.elapsed() >= Duration::from_secs(2));
         assert!(!one.is_there(&silent.id).await.unwrap());
-        assert_eq!(timeout(PATIENCE, unreceived).await, Ok(Part::Bounced), "it never got there");
+        assert_eq!(timeout(PATIENCE, unreceived).await, Ok(Arrival::Bounced), "it never got there");
     });
 }
 

@@ -16,7 +16,7 @@ use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, Value, cmd, pipe};
 use tokio::time::{sleep, timeout};
 
-use super::store::{Addition, Away, Entry, LONGEST_LIFE, Pending, Roll, Store};
+use super::store::{Addition, Away, LONGEST_LIFE, Pending, Roll, Store, StoreEntry};
 use crate::config::StoreAddress;
 
 /// The longest silence of a store that is there.
@@ -89,7 +89,7 @@ return letters";
 
 /// Why there is no store at the start.
 #[derive(Debug)]
-pub struct Refused {
+pub struct Unusable {
     /// What is wrong.
     pub reason: String,
     /// What to do about it.
@@ -102,34 +102,34 @@ pub struct Valkey {
     prefix: String,
     client: Client,
     /// For everything that is answered at once.
-    commands: Line,
+    commands: Wire,
     /// For questions that the server may hold.
-    mail: Line,
+    mail: Wire,
 }
 
 /// A connection that is made anew when it drops.
-struct Line(RwLock<(u64, ConnectionManager)>);
+struct Wire(RwLock<(u64, ConnectionManager)>);
 
 impl Valkey {
     /// Connects, and tries for a while if nobody is there.
-    pub async fn connect(address: &StoreAddress) -> Result<Self, Refused> {
+    pub async fn connect(address: &StoreAddress) -> Result<Self, Unusable> {
         let hint = "check `store`";
-        let client = client(address).map_err(|error| Refused { reason: words(&error), hint })?;
+        let client = client(address).map_err(|error| Unusable { reason: words(&error), hint })?;
         let store = Self {
             prefix: format!("mcpwb:{{{}}}:", address.prefix),
-            commands: Line::new(&client)?,
-            mail: Line::new(&client)?,
+            commands: Wire::new(&client)?,
+            mail: Wire::new(&client)?,
             client,
         };
         let begun = Instant::now();
         loop {
             let Err(error) = store.commands.try_once(&trial(&store.prefix)).await else { return Ok(store) };
             if let Some(hint) = refusal(&error) {
-                return Err(Refused { reason: words(&error), hint });
+                return Err(Unusable { reason: words(&error), hint });
             }
             if begun.elapsed() >= PATIENCE {
                 let hint = "start the store, or correct `store`; without `store` the gateway runs alone";
-                return Err(Refused { reason: words(&error), hint });
+                return Err(Unusable { reason: words(&error), hint });
             }
             sleep(PAUSE).await;
         }
@@ -148,7 +148,7 @@ impl Valkey {
         command
     }
 
-    async fn ask<T: FromRedisValue>(&self, command: impl Asked) -> Result<T, Away> {
+    async fn ask<T: FromRedisValue>(&self, command: impl StoreCommand) -> Result<T, Away> {
         self.commands.ask(&self.client, command).await
     }
 }
@@ -167,10 +167,10 @@ fn client(address: &StoreAddress) -> RedisResult<Client> {
     Client::open(found.set_redis_settings(settings))
 }
 
-impl Line {
-    fn new(client: &Client) -> Result<Self, Refused> {
+impl Wire {
+    fn new(client: &Client) -> Result<Self, Unusable> {
         let manager =
-            manager(client).map_err(|error| Refused { reason: words(&error), hint: "check `store`" })?;
+            manager(client).map_err(|error| Unusable { reason: words(&error), hint: "check `store`" })?;
         Ok(Self(RwLock::new((0, manager))))
     }
 
@@ -182,7 +182,7 @@ impl Line {
         }
     }
 
-    async fn ask<T: FromRedisValue>(&self, client: &Client, command: impl Asked) -> Result<T, Away> {
+    async fn ask<T: FromRedisValue>(&self, client: &Client, command: impl StoreCommand) -> Result<T, Away> {
         self.ask_counting(client, command).await.map(|(answer, _)| answer)
     }
 
@@ -190,7 +190,7 @@ impl Line {
     async fn ask_counting<T: FromRedisValue>(
         &self,
         client: &Client,
-        command: impl Asked,
+        command: impl StoreCommand,
     ) -> Result<(T, u32), Away> {
         let mut tries = 0;
         loop {
@@ -230,17 +230,17 @@ fn manager(client: &Client) -> RedisResult<ConnectionManager> {
 }
 
 /// A command, or several that go together.
-trait Asked: Send + Sync {
+trait StoreCommand: Send + Sync {
     fn ask(&self, connection: &mut ConnectionManager) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
-impl Asked for Cmd {
+impl StoreCommand for Cmd {
     async fn ask(&self, connection: &mut ConnectionManager) -> RedisResult<Value> {
         connection.req_packed_command(self).await.and_then(Value::extract_error)
     }
 }
 
-impl Asked for Pipeline {
+impl StoreCommand for Pipeline {
     async fn ask(&self, connection: &mut ConnectionManager) -> RedisResult<Value> {
         self.query_async(connection).await
     }
@@ -325,13 +325,13 @@ impl Store for Valkey {
         })
     }
 
-    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<Entry>> {
+    fn read<'a>(&'a self, key: &'a str) -> Pending<'a, Option<StoreEntry>> {
         Box::pin(async move {
             let mut command = cmd("HMGET");
             command.arg(self.key(key)).arg(&["owner", "epoch", "value"]);
             let (owner, epoch, value): (Option<String>, Option<u64>, Option<Vec<u8>>) =
                 self.ask(command).await?;
-            Ok(epoch.map(|epoch| Entry {
+            Ok(epoch.map(|epoch| StoreEntry {
                 owner: owner.unwrap_or_default(),
                 epoch,
                 value: value.unwrap_or_default(),
@@ -357,7 +357,7 @@ impl Store for Valkey {
             // A connection that dropped may have dropped after the entry was there.
             let there = self.read(key).await?;
             let is_ours =
-                |entry: &Entry| entry.epoch == seen + 1 && entry.owner == owner && entry.value == value;
+                |entry: &StoreEntry| entry.epoch == seen + 1 && entry.owner == owner && entry.value == value;
             Ok(there.filter(is_ours).map(|entry| entry.epoch))
         })
     }

@@ -1,10 +1,12 @@
-//! What was taken out of results, in memory only. Each workspace has a [`Room`] here.
+//! What was taken out of results, never on disk. Each workspace has a [`Room`] here. Several replicas keep results
+//! [`Elsewhere`] that any of them may be asked for.
 //!
 //! Invariant: a result exists for its owner alone: a session or, in the modern era, everybody with the same credentials.
 //! It is forgotten with the owner's last room.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -23,7 +25,20 @@ pub struct Kept {
     owners_room: usize,
     whole_room: usize,
     results: Mutex<Results>,
+    /// Where results of owners lie that come to other processes, too.
+    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
 }
+
+/// A place for results that other processes can reach.
+pub trait Elsewhere: Send + Sync {
+    /// Keeps a result of this owner under this id; `false`: it cannot.
+    fn keep<'a>(&'a self, owner: &'a str, id: &'a str, whole: &'a Whole) -> Fetching<'a, bool>;
+    /// The result with this id, if it is this owner's.
+    fn get<'a>(&'a self, owner: &'a str, id: &'a str) -> Fetching<'a, Option<Whole>>;
+}
+
+/// What will have come from elsewhere.
+pub type Fetching<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 #[derive(Default)]
 struct Results {
@@ -57,13 +72,19 @@ impl Default for Kept {
 
 impl Kept {
     fn with_room(owners_room: usize, whole_room: usize) -> Self {
-        Self { owners_room, whole_room, results: Mutex::default() }
+        Self { owners_room, whole_room, results: Mutex::default(), elsewhere: OnceLock::new() }
+    }
+
+    /// Lets results lie elsewhere from now on, for owners whose rooms say who they are.
+    pub fn lie_in(&self, elsewhere: Arc<dyn Elsewhere>) {
+        // There is one such place in a process.
+        let _ = self.elsewhere.set(elsewhere);
     }
 
     /// A room for this owner's results.
     pub fn room(self: &Arc<Self>, owner: u64) -> Room {
         self.results.lock().owners.entry(owner).or_default().rooms += 1;
-        Room { kept: self.clone(), owner }
+        Room { kept: self.clone(), owner, shared_as: OnceLock::new() }
     }
 }
 
@@ -71,12 +92,44 @@ impl Kept {
 pub struct Room {
     kept: Arc<Kept>,
     owner: u64,
+    /// Who the owner is to all processes.
+    shared_as: OnceLock<Box<str>>,
 }
 
 impl Room {
     /// The most bytes that a result may have.
     pub fn most(&self) -> usize {
         self.kept.owners_room
+    }
+
+    /// Says who the owner is to all processes that its clients may come to.
+    pub fn is_shared_as(&self, owner: &str) {
+        // Whoever comes second says the same.
+        let _ = self.shared_as.set(owner.into());
+    }
+
+    fn elsewhere(&self) -> Option<(&Arc<dyn Elsewhere>, &str)> {
+        Some((self.kept.elsewhere.get()?, self.shared_as.get()?))
+    }
+
+    /// Keeps a result where all processes can read it, or else here, and returns its id.
+    pub async fn keep_for_all(&self, whole: Arc<Whole>) -> Arc<str> {
+        if let Some((elsewhere, owner)) = self.elsewhere() {
+            let id = new_id();
+            if elsewhere.keep(owner, &id, &whole).await {
+                return id.into();
+            }
+        }
+        self.keep(whole)
+    }
+
+    /// The result with this id, wherever it lies, if it is this owner's.
+    pub async fn find(&self, id: &str) -> Option<Arc<Whole>> {
+        if let Some(whole) = self.get(id) {
+            return Some(whole);
+        }
+        let (elsewhere, owner) = self.elsewhere()?;
+        elsewhere.get(owner, id).await.map(Arc::new)
     }
 
     /// Keeps a result and returns its id. Results that were not read for the longest time make room for it.

@@ -62,12 +62,23 @@ pub struct Whole {
 }
 
 impl Whole {
-    fn new(text: String, limit: usize) -> Self {
+    /// A result with the limit that was in force when it was kept.
+    pub fn new(text: String, limit: usize) -> Self {
         let lines = lines::count(&text);
         Self { text, limit, lines, is_structured: false }
     }
 
     fn of_structured(text: String, limit: usize) -> Self {
         Self { is_structured: true, ..Self::new(text, limit) }
+    }
+
+    /// The joined texts, or the structured content as the upstream spelled it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The bytes that the texts of an answer may have.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 }

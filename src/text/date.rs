@@ -18,9 +18,7 @@ pub fn rfc3339_millis(millis: u64) -> String {
 /// Appends the millisecond of Unix time as a date.
 pub fn write_millis(out: &mut Vec<u8>, millis: u64) {
     write_seconds(out, millis / 1000);
-    out.push(b'.');
-    digits(out, millis % 1000, 3);
-    out.push(b'Z');
+    out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z']);
 }
 
 fn write_seconds(out: &mut Vec<u8>, seconds: u64) {
@@ -35,17 +33,17 @@ fn write_seconds(out: &mut Vec<u8>, seconds: u64) {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
-    for (number, width, after) in [
-        (year, 4, "-"),
-        (month, 2, "-"),
-        (day, 2, "T"),
-        (rest / 3_600, 2, ":"),
-        (rest / 60 % 60, 2, ":"),
-        (rest % 60, 2, ""),
-    ] {
-        digits(out, number, width);
-        out.extend_from_slice(after.as_bytes());
+    digits(out, year, 4);
+    let mut text = *b"-00-00T00:00:00";
+    for (at, number) in [(1, month), (4, day), (7, rest / 3_600), (10, rest / 60 % 60), (13, rest % 60)] {
+        (text[at], text[at + 1]) = (digit(number / 10), digit(number));
     }
+    out.extend_from_slice(&text);
+}
+
+/// The last digit of a number.
+fn digit(number: u64) -> u8 {
+    b'0' + (number % 10) as u8
 }
 
 /// Appends a number with this many digits at least.
@@ -55,7 +53,7 @@ fn digits(out: &mut Vec<u8>, number: u64, width: u32) {
     } else if width > 1 {
         digits(out, number / 10, width - 1);
     }
-    out.push(b'0' + (number % 10) as u8);
+    out.push(digit(number));
 }
 
 /// The milliseconds of Unix time that a date stands for; `None` for any other text, and for dates before 1970.

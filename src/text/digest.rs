@@ -8,8 +8,13 @@ use ring::digest::{Context, SHA256};
 /// The bytes in hexadecimal.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    let mut digits = String::with_capacity(2 * bytes.as_ref().len());
+    for byte in bytes.as_ref() {
+        for digit in [byte >> 4, byte & 15] {
+            digits.push(char::from(DIGITS[usize::from(digit)]));
+        }
+    }
+    digits
 }
 
 /// The bytes that hexadecimal digits stand for; `None` for any other text.

@@ -3,6 +3,7 @@
 pub mod date;
 pub mod digest;
 pub mod percent;
+pub mod short;
 
 /// Removes everything that a terminal acts on or that nobody sees: control characters become spaces,
 /// invisible characters are dropped.
@@ -13,7 +14,22 @@ pub fn plain(text: &str) -> String {
 
 /// Plain text on one line, with runs of white space replaced by one space.
 pub fn one_line(text: &str) -> String {
+    if is_one_line(text.as_bytes()) {
+        return text.to_owned();
+    }
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether this is one line of plain ASCII already, with single spaces between words.
+fn is_one_line(text: &[u8]) -> bool {
+    let mut after_space = true;
+    let fits = text.iter().all(|byte| {
+        let is_space = *byte == b' ';
+        let fits = byte.is_ascii_graphic() || is_space && !after_space;
+        after_space = is_space;
+        fits
+    });
+    fits && (text.is_empty() || !after_space)
 }
 
 /// The names on one line, separated by commas.
@@ -51,6 +67,10 @@ mod tests {
     #[test]
     fn forged_rows_are_flattened() {
         assert_eq!(one_line("a\n* fake_tool\u{202e}\u{1b}[31m  b "), "a * fake_tool [31m b");
+        for (text, line) in [("", ""), (" ", ""), ("a", "a"), ("a b", "a b"), ("a  b", "a b"), (" a", "a")] {
+            assert_eq!((one_line(text), one_line(&format!("{text} "))), (line.to_owned(), line.to_owned()));
+        }
+        assert_eq!(one_line("a\u{7f}ä\tb"), "a ä b");
         assert_eq!(plain("  at \u{7}line\u{200b} 1\t"), "  at  line 1 ");
         assert_eq!(
             spelled_out("a\u{1b}[31m\u{202e}\u{7f}\n\u{e0001}ü"),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -215,6 +216,12 @@ impl Client {
         }
         let name = web.name.clone();
         Self::new(era, &name, capabilities, Way::Web(Box::new(web)))
+    }
+
+    /// A legacy client whose session was opened before.
+    pub(crate) fn of_session(web: Web, capabilities: &str) -> Self {
+        let name = web.name.clone();
+        Self::new(Era::Legacy, &name, capabilities, Way::Web(Box::new(web)))
     }
 
     /// The same client with other capabilities, which only a modern one can change.
@@ -446,7 +453,9 @@ pub(crate) fn subscription(message: &Message) -> String {
 
 /// The HTTP side of a client: one connection for each request.
 pub(crate) struct Web {
-    address: String,
+    /// Where requests go, one after the other.
+    addresses: Vec<String>,
+    turn: AtomicUsize,
     /// `/mcp` unless changed.
     pub(crate) path: String,
     /// Sent as `Authorization: Bearer`.
@@ -466,9 +475,15 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn new(address: &str) -> Self {
+        Self::among([address.to_owned()])
+    }
+
+    /// A client behind a balancer that sends each request to the next of these addresses.
+    pub(crate) fn among(addresses: impl Into<Vec<String>>) -> Self {
         let (sender, receiver) = channel();
         Self {
-            address: address.to_owned(),
+            addresses: addresses.into(),
+            turn: AtomicUsize::new(0),
             path: "/mcp".to_owned(),
             token: None,
             name: "test-client".to_owned(),
@@ -481,6 +496,15 @@ impl Web {
             streams: HashMap::new(),
             last_event: Arc::default(),
         }
+    }
+
+    /// Sends all that follows to these addresses.
+    pub(crate) fn turn_to(&mut self, addresses: impl Into<Vec<String>>) {
+        self.addresses = addresses.into();
+    }
+
+    fn next_address(&self) -> &str {
+        &self.addresses[self.turn.fetch_add(1, Ordering::Relaxed) % self.addresses.len()]
     }
 
     /// Opens a session, not its stream.
@@ -582,7 +606,8 @@ impl Web {
 
     #[track_caller]
     fn send(&self, method: &str, headers: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let address = self.next_address();
+        let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time");
         let accept = match method {
             _ if headers.contains("Accept: ") => "",
@@ -592,7 +617,7 @@ impl Web {
         let request = format!(
             "{method} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{accept}{headers}Content-Length: {}\r\n\r\n{body}",
             self.path,
-            self.address,
+            address,
             body.len()
         );
         stream.write_all(request.as_bytes()).expect("it reads");

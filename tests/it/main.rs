@@ -21,6 +21,8 @@ mod crash;
 mod daemon;
 mod daemon_basics;
 mod demo;
+#[cfg(target_os = "linux")]
+mod deployment;
 mod doctor;
 mod ending;
 mod environment;
@@ -31,6 +33,8 @@ mod fidelity;
 mod first_run;
 #[cfg(unix)]
 mod flat;
+#[cfg(unix)]
+mod fleet;
 mod guarded;
 mod handshake;
 mod harness;
@@ -56,6 +60,8 @@ mod lock;
 mod malformed;
 mod map;
 mod matrix;
+#[cfg(unix)]
+mod modern_replicas;
 mod mutations;
 mod names;
 mod npm;
@@ -81,6 +87,8 @@ mod redeploy;
 mod relay;
 mod reload;
 mod remembered;
+#[cfg(target_os = "linux")]
+mod replicas;
 mod results;
 #[cfg(unix)]
 mod search;

@@ -251,6 +251,16 @@ impl Early {
     }
 }
 
+/// Whether an answer may be something else than the end of a call.
+#[inline]
+pub(super) fn interrupts(answer: &Answer<'_>) -> bool {
+    match answer {
+        Answer::Result(result) => asks(*result),
+        Answer::Error(error) => names_pages(*error),
+        Answer::Lost(_) => false,
+    }
+}
+
 /// Whether a modern upstream's result asks for more.
 fn asks(result: Node<'_>) -> bool {
     result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"")

@@ -1,8 +1,9 @@
 //! Calls between the eras: questions become `input_required` results, and the other way round.
 //!
-//! The engine [launches](Call::launch) a call here if its client or its upstream is modern. A call between a
-//! legacy client and a legacy upstream never comes here, because it has no state beyond its answer. The
-//! machine in `call.rs`, which also draws the states, decides what happens to a call; this module carries its
+//! The engine [launches](launch) a call here if its client or its upstream is modern. A call between a
+//! legacy client and a legacy upstream never comes here, because it has no state beyond its answer. Nor has
+//! any other until it is interrupted, so only where an upstream may ask before it answers is there a [`Call`]
+//! from the start; elsewhere it is made when an answer asks for more. The machine in `call.rs`, which also draws the states, decides what happens to a call; this module carries its
 //! decisions out. A client that was told to come back brings a state that only we can open (`seal.rs`).
 //!
 //! Invariant: effects are carried out with nothing locked, because an answer may let the next call through
@@ -17,13 +18,13 @@ mod questions;
 pub mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 
-use self::call::{CallMachine, Effects, Event, Next};
+use self::call::{CallMachine, Effects, Event, Next, interrupts};
 use self::params::{Params, Speaker};
 pub(super) use self::questions::Needed;
 use self::questions::{input_required, missing, refuse_missing, request, visits};
@@ -48,12 +49,11 @@ pub(super) type Finish = Box<dyn FnOnce(Answer<'_>, Reply) + Send>;
 
 /// A call that may be interrupted by questions.
 pub struct Call {
-    engine: Weak<Engine>,
     connection: Arc<Connection>,
     method: &'static str,
     /// The parameters of a legacy client's call, apart from `_meta`, to be sent again with what the upstream
     /// asks for. A modern client calls again itself.
-    params: Option<String>,
+    params: Option<Vec<u8>>,
     /// The metadata of a modern client's call; `None` for a legacy client.
     modern: Option<Arc<ModernCall>>,
     stage: Mutex<Stage>,
@@ -76,93 +76,127 @@ struct Right {
     _turn: Turn,
 }
 
-impl Call {
-    /// Sends a call to an upstream, with these changes to its parameters.
-    pub(super) fn launch(
-        engine: &Arc<Engine>,
-        connection: &Arc<Connection>,
-        method: &'static str,
-        given: Node<'_>,
-        changes: &[MemberChange<'_>],
-        reply: Reply,
-        finish: Finish,
-    ) {
-        let turn = match takes_turns(connection, reply.modern()) {
-            true => connection.gate.turn(),
-            false => Some(Turn::free()),
-        };
-        let engine = Arc::downgrade(engine);
-        if let Some(turn) = turn {
-            return Self::begin(engine, connection, method, Params { given, changes }, reply, finish, turn);
+/// Sends a call to an upstream, with these changes to its parameters.
+pub(super) fn launch(
+    connection: &Arc<Connection>,
+    method: &'static str,
+    given: Node<'_>,
+    changes: &[MemberChange<'_>],
+    reply: Reply,
+    finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+) {
+    let params = Params { given, changes };
+    let modern = reply.modern().cloned();
+    // A modern upstream asks by its answer, and a client that accepts no question is never asked.
+    if connection.version().is_modern() || !modern.as_ref().is_some_and(|modern| modern.client.can_be_asked) {
+        return send_plainly(connection, method, params, modern, reply, finish);
+    }
+    let finish = Box::new(finish);
+    let turn = if connection.asks_at_large() { connection.gate.turn() } else { Some(Turn::free()) };
+    if let Some(turn) = turn {
+        return Call::begin(connection, method, params, Right { reply, _turn: turn }, finish);
+    }
+    let (way, given) = (connection.clone(), Raw::own(given.with(changes)));
+    connection.gate.wait(move |turn| {
+        let params = Params { given: given.root(), changes: &[] };
+        Call::begin(&way, method, params, Right { reply, _turn: turn }, finish);
+    });
+}
+
+/// Sends a call that is interrupted by nothing but its answer.
+fn send_plainly(
+    connection: &Arc<Connection>,
+    method: &'static str,
+    params: Params<'_>,
+    modern: Option<Arc<ModernCall>>,
+    reply: Reply,
+    finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
+) {
+    let (session, key, way) = (reply.session().clone(), reply.key(), connection.clone());
+    let own = modern.is_none().then(|| params.to_vec());
+    let on_answer = OnAnswer::run(move |answer| match interrupts(&answer) {
+        false => adapt::deliver(&way, method, None, answer, reply, finish),
+        true => {
+            let right = Right { reply, _turn: Turn::free() };
+            Call::new(way, method, own, right, Box::new(finish)).take(Event::Answered(answer));
         }
-        let (way, given) = (connection.clone(), Raw::own(given.with(changes)));
-        connection.gate.wait(move |turn| {
-            let params = Params { given: given.root(), changes: &[] };
-            Self::begin(engine, &way, method, params, reply, finish, turn);
+    });
+    let caller = Caller { session: Some(session), key: Some(key), modern, ..Caller::default() };
+    send(connection, connection.peer.reserve(), method, params, caller, on_answer);
+}
+
+/// Sends a call under a reserved id, if its client still wants the answer.
+fn send(
+    connection: &Arc<Connection>,
+    id: u64,
+    method: &'static str,
+    params: Params<'_>,
+    caller: Caller,
+    on_answer: OnAnswer,
+) {
+    let (Some(session), Some(key)) = (caller.session.clone(), caller.key) else { return };
+    let version = connection.version();
+    let speaker = match (&caller.modern, session.hello()) {
+        (Some(modern), _) => Speaker { meta: None, level: modern.log_level },
+        (None, hello) => {
+            let unknown = || format!("{{{}}}", modern_meta(ALL_CAPABILITIES)).into();
+            let meta = hello.map_or_else(unknown, |hello| hello.modern_meta.as_str().into());
+            Speaker { meta: Some(meta), level: session.severity() }
+        }
+    };
+    if !version.is_modern()
+        && let Some(level) = speaker.level
+    {
+        connection.want_level(level);
+    }
+    let progress: Option<Box<str>> =
+        Progress::asked(params.given).map(|progress| progress.token.raw().into());
+    let wants_progress = progress.is_some();
+    let caller = Caller { progress, ..caller };
+    if let Some(opened) = connection.peer.open(id, caller, connection.deadline(&session), on_answer)
+        && session.goes_to(key, connection, id)
+    {
+        connection.log_request(method);
+        opened.send(method, |out, id| {
+            params::write(out, params, version, &speaker, wants_progress.then_some(id));
         });
+    }
+}
+
+impl Call {
+    fn new(
+        connection: Arc<Connection>,
+        method: &'static str,
+        params: Option<Vec<u8>>,
+        right: Right,
+        finish: Finish,
+    ) -> Arc<Self> {
+        let modern = right.reply.modern().cloned();
+        let machine = CallMachine::new(modern.is_some(), right);
+        let stage = Stage { machine, finish: Some(finish), upstream_id: None, asking: None, errand: None };
+        Arc::new(Self { connection, method, params, modern, stage: Mutex::new(stage) })
     }
 
     /// Sends the call for the first time.
     fn begin(
-        engine: Weak<Engine>,
         connection: &Arc<Connection>,
         method: &'static str,
         params: Params<'_>,
-        reply: Reply,
+        right: Right,
         finish: Finish,
-        turn: Turn,
     ) {
-        let (session, key, modern) = (reply.session().clone(), reply.key(), reply.modern().cloned());
-        let own = modern.is_none().then(|| params.given.with(params.changes));
-        let machine = CallMachine::new(modern.is_some(), Right { reply, _turn: turn });
-        let stage = Mutex::new(Stage {
-            machine,
-            finish: Some(finish),
-            upstream_id: None,
-            asking: None,
-            errand: None,
-        });
-        let call = Self { engine, connection: connection.clone(), method, params: own, modern, stage };
-        Arc::new(call).send(&session, key, params);
+        let (session, key) = (right.reply.session().clone(), right.reply.key());
+        Self::new(connection.clone(), method, None, right, finish).send(session, key, params);
     }
 
     /// Sends the call, or sends it again with what the upstream asked for, if the client still wants the
     /// answer.
-    fn send(self: &Arc<Self>, session: &Arc<ClientSession>, key: Ticket, params: Params<'_>) {
-        let (connection, version) = (&self.connection, self.connection.version());
-        let speaker = match (&self.modern, session.hello()) {
-            (Some(modern), _) => Speaker { meta: None, level: modern.log_level },
-            (None, hello) => {
-                let unknown = || format!("{{{}}}", modern_meta(ALL_CAPABILITIES)).into();
-                let meta = hello.map_or_else(unknown, |hello| hello.modern_meta.as_str().into());
-                Speaker { meta: Some(meta), level: session.severity() }
-            }
-        };
-        if !version.is_modern()
-            && let Some(level) = speaker.level
-        {
-            connection.want_level(level);
-        }
-        let token = Progress::asked(params.given).map(|progress| progress.token.raw().into());
-        let wants_progress = token.is_some();
-        let caller = Caller {
-            session: Some(session.clone()),
-            key: Some(key),
-            progress: token,
-            call: Some(self.clone()),
-        };
-        let id = connection.peer.reserve();
+    fn send(self: &Arc<Self>, session: Arc<ClientSession>, key: Ticket, params: Params<'_>) {
+        let id = self.connection.peer.reserve();
         self.stage.lock().upstream_id = Some(id);
-        let opened =
-            connection.peer.open(id, caller, connection.deadline(session), OnAnswer::Tell(self.clone()));
-        if let Some(opened) = opened
-            && session.goes_to(key, connection, id)
-        {
-            connection.log_request(self.method);
-            opened.send(self.method, |out, id| {
-                params::write(out, params, version, &speaker, wants_progress.then_some(id));
-            });
-        }
+        let (modern, call) = (self.modern.clone(), Some(self.clone()));
+        let caller = Caller { session: Some(session), key: Some(key), modern, call, progress: None };
+        send(&self.connection, id, self.method, params, caller, OnAnswer::Tell(self.clone()));
     }
 
     /// The client and the key of its request, as long as the client wants the answer.
@@ -203,7 +237,7 @@ impl Call {
             Next::SendAgain(params) => {
                 if let Some((session, key)) = self.client() {
                     let params = Raw::own(params);
-                    self.send(&session, key, Params { given: params.root(), changes: &[] });
+                    self.send(session, key, Params { given: params.root(), changes: &[] });
                 }
             }
             Next::Replay(early) => early.replay(|answer| self.take(Event::Answered(answer))),
@@ -256,9 +290,10 @@ impl Call {
     fn tell_client(self: &Arc<Self>, right: Right, requests: &str) {
         let Right { mut reply, _turn } = right;
         self.stage.lock().errand = reply.exchange().and_then(Exchange::hand_over);
-        let Some(engine) = self.engine.upgrade() else { return };
+        let Some(engine) = self.engine() else { return };
         let token = engine.bridge.park(self.clone());
-        let sealed = self.seal(&reply, State::Parked(token));
+        let home = engine.bridge.home.read().as_deref().unwrap_or_default().to_owned();
+        let sealed = self.seal(&reply, State::Parked { home, call: token });
         let asking = Asking::new(&self.connection, reply.session());
         let unneeded = {
             let mut stage = self.stage.lock();
@@ -279,9 +314,8 @@ impl Call {
         });
     }
 
-    /// The metadata of a modern client's call; `None` for a legacy client.
-    pub(super) fn modern(&self) -> Option<&Arc<ModernCall>> {
-        self.modern.as_ref()
+    fn engine(&self) -> Option<Arc<Engine>> {
+        self.connection.upstream.engine.upgrade()
     }
 
     /// Whether one of the call's questions waits for the client.
@@ -308,12 +342,14 @@ impl Call {
         let token: Option<Box<str>> = Progress::asked(params).map(|progress| progress.token.raw().into());
         let crowded = self.stage.lock().machine.is_crowded();
         let connection = self.connection.clone();
-        let takes_turns = takes_turns(&connection, self.modern.as_ref());
+        let takes_turns = connection.asks_at_large()
+            && self.modern.as_ref().is_some_and(|modern| modern.client.can_be_asked);
         let go = move |turn| {
             if let Some(id) = self.upstream_id() {
                 let (session, key) = (reply.session().clone(), reply.key());
                 let call = Some(self.clone());
-                let caller = Caller { session: Some(session), key: Some(key), call, progress: token };
+                let modern = self.modern.clone();
+                let caller = Caller { session: Some(session), key: Some(key), modern, call, progress: token };
                 self.connection.peer.replace(id, caller);
             }
             let mut scanner = Scanner::default();
@@ -354,7 +390,7 @@ impl Call {
         }
         let responses = format!("{{{}}}", responses.join(","));
         let state = result.get("requestState").map(Node::raw);
-        let params = self.params.as_deref().unwrap_or("{}");
+        let params = self.params.as_deref().unwrap_or(b"{}");
         self.take(Event::Brought(params::again(params, &responses, state)));
     }
 
@@ -372,7 +408,7 @@ impl Call {
         {
             return Err(format!("it does not support {needed}"));
         }
-        let Some(engine) = self.engine.upgrade() else { return Err("the gateway is gone".to_owned()) };
+        let Some(engine) = self.engine() else { return Err("the gateway is gone".to_owned()) };
         // A page to visit has an id in the legacy era and none in the modern one.
         let new_id = quote(&format!("{:016x}", engine.bridge.seal.number()));
         let without_id = |params: &Node<'_>| params.get("elicitationId").is_none();
@@ -407,7 +443,7 @@ impl Call {
 
     /// Seals the state that a modern client brings back with the same parameters.
     fn seal(&self, reply: &Reply, state: State) -> String {
-        let Some(engine) = self.engine.upgrade() else { return String::new() };
+        let Some(engine) = self.engine() else { return String::new() };
         let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref()).unwrap_or("{}");
         engine.bridge.seal.seal(&Sealed {
             principal: reply.session().workspace.owner.principal.clone(),
@@ -425,11 +461,6 @@ impl Awaits for Call {
     }
 }
 
-/// Whether calls of this client take turns at this upstream, because its questions do not show whose they are.
-fn takes_turns(connection: &Connection, modern: Option<&Arc<ModernCall>>) -> bool {
-    modern.is_some_and(|modern| modern.client.can_be_asked) && connection.asks_at_large()
-}
-
 /// What returning clients need: the key for sealed states, the states that were used, and the parked calls.
 pub struct Bridge {
     pub(super) seal: Seal,
@@ -437,12 +468,43 @@ pub struct Bridge {
     used: Mutex<HashMap<String, u64>>,
     /// The calls whose clients have questions to answer, by numbers that nobody can guess.
     parked: Mutex<HashMap<u64, Arc<Call>>>,
+    /// Which of several replicas we are; `None` where there is one.
+    home: RwLock<Option<Arc<str>>>,
+}
+
+/// A state that a retry brings, opened and fit for the request.
+pub struct Unsealed {
+    /// The text that the client brought.
+    pub text: String,
+    /// For how many seconds the state is good.
+    pub lasts: u64,
+    /// What the retry continues with.
+    pub state: State,
 }
 
 impl Bridge {
     /// A bridge with the configured keys, if there are any.
     pub(super) fn new(keys: &[Secret]) -> Self {
-        Self { seal: Seal::new(keys), used: Mutex::default(), parked: Mutex::default() }
+        Self {
+            seal: Seal::new(keys),
+            used: Mutex::default(),
+            parked: Mutex::default(),
+            home: RwLock::default(),
+        }
+    }
+
+    /// Is this one of several replicas from now on, which have these keys in common.
+    pub fn join(&self, id: &Arc<str>, keys: &[Secret]) {
+        *self.home.write() = Some(id.clone());
+        self.seal.renew(keys);
+    }
+
+    /// The replica at which the call is parked that this state leads to, if it leads to one.
+    pub fn parked_at(&self, state: &str) -> Option<String> {
+        match self.seal.open(&state.to_lowercase(), now())?.state {
+            State::Parked { home, .. } => Some(home).filter(|home| !home.is_empty()),
+            State::Upstream(_) | State::Refused(_) => None,
+        }
     }
 
     /// What a retry with `requestState` continues, if the state is ours and fits the request.
@@ -451,7 +513,7 @@ impl Bridge {
         method: &str,
         params: Node<'_>,
         session: &ClientSession,
-    ) -> Result<State, &'static str> {
+    ) -> Result<Unsealed, &'static str> {
         let text = params.get("requestState").and_then(Node::as_str).unwrap_or_default().to_lowercase();
         let sealed = self.seal.open(&text, now());
         let sealed =
@@ -462,12 +524,14 @@ impl Bridge {
         if !fits {
             return Err("requestState belongs to another request; call again without it");
         }
+        Ok(Unsealed { text, lasts: sealed.expires.saturating_sub(now()), state: sealed.state })
+    }
+
+    /// Takes note that a state is used, in this process; `false` if it was used before.
+    pub fn use_up(&self, unsealed: &Unsealed) -> bool {
         let mut used = self.used.lock();
         used.retain(|_, expires| *expires > now());
-        match used.insert(text, sealed.expires) {
-            None => Ok(sealed.state),
-            Some(_) => Err("requestState was used before; call again without it"),
-        }
+        used.insert(unsealed.text.clone(), now() + unsealed.lasts).is_none()
     }
 
     /// Continues a parked call. Returns the reply if the call is no longer parked.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Changes, MemberChange, Node, Raw};
+use crate::json::{Changes, MemberChange, Node, Scanner};
 use crate::protocol::era::{LOG_LEVELS, Version, meta};
 
 /// The parameters of a client's call, and what the gateway changes about them.
@@ -10,6 +10,15 @@ use crate::protocol::era::{LOG_LEVELS, Version, meta};
 pub(super) struct Params<'a> {
     pub(super) given: Node<'a>,
     pub(super) changes: &'a [MemberChange<'a>],
+}
+
+impl Params<'_> {
+    /// The parameters as the upstream gets them, apart from what its era requires.
+    pub(super) fn to_vec(self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.given.raw().len());
+        self.given.write_with(&mut text, self.changes);
+        text
+    }
 }
 
 /// What a request to an upstream says about the client.
@@ -31,6 +40,9 @@ pub(super) fn write(
 ) {
     let own_meta = params.given.get("_meta").filter(|own| own.is_object());
     let text = meta_for(own_meta, version, speaker, token);
+    if version.is_modern() && speaker.meta.is_none() && text.is_none() {
+        return params.given.write_with(out, params.changes);
+    }
     let mut changes = Changes::new(params.changes);
     if let Some(text) = &text {
         changes.add("_meta", text.as_deref());
@@ -46,8 +58,10 @@ pub(super) fn write(
 }
 
 /// The parameters of a call that is sent again with what the upstream asked for.
-pub(super) fn again(params: &str, responses: &str, state: Option<&str>) -> String {
-    Raw::own(params).root().with(&[("inputResponses", Some(responses)), ("requestState", state)])
+pub(super) fn again(params: &[u8], responses: &str, state: Option<&str>) -> String {
+    let mut scanner = Scanner::default();
+    let params = scanner.scan(params).expect("written as valid JSON").root();
+    params.with(&[("inputResponses", Some(responses)), ("requestState", state)])
 }
 
 /// The change that makes the client's own `_meta` one of the upstream's era, if any is needed: another text, or
@@ -96,7 +110,6 @@ fn meta_for<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Scanner;
     use crate::protocol::era::modern_meta;
 
     #[test]
@@ -148,7 +161,7 @@ mod tests {
             (Some("\"s\""), r#"{"name":"t","requestState":"s","inputResponses":{"a":1}}"#),
             (None, r#"{"name":"t","inputResponses":{"a":1}}"#),
         ] {
-            assert_eq!(again(r#"{"name":"t","requestState":"old"}"#, r#"{"a":1}"#, state), expected);
+            assert_eq!(again(br#"{"name":"t","requestState":"old"}"#, r#"{"a":1}"#, state), expected);
         }
     }
 }

@@ -38,8 +38,13 @@ pub struct Sealed {
 /// What a retry continues with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// A call that is parked in this process.
-    Parked(u64),
+    /// A call that is parked in a process: that of this replica, which has no name if it is alone.
+    Parked {
+        /// The replica.
+        home: String,
+        /// The call there.
+        call: u64,
+    },
     /// The upstream's own state as JSON; `None` if it sent none.
     Upstream(Option<String>),
     /// A call that the upstream refused with this error until the user has visited a page. The retry calls
@@ -129,7 +134,7 @@ mod tests {
             method: "tools/call".into(),
             digest: params_digest(r#"{"name":"a","arguments":{"x":1,"y":2}}"#),
             expires: 100,
-            state: State::Parked(7),
+            state: State::Parked { home: String::new(), call: 7 },
         };
         let text = seal.seal(&sealed);
         assert_eq!(seal.open(&text, 99), Some(sealed.clone()));

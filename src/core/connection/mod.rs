@@ -23,6 +23,7 @@ use self::subscription::Subscription;
 use super::bridge::Call;
 use super::engine::send_quietly;
 use super::gate::CallGate;
+use super::modern::ModernCall;
 use super::observed::{self, OwnRequest};
 use super::session::{ClientSession, Ticket};
 use super::start_error::{Cause, StartError};
@@ -64,7 +65,9 @@ pub struct Caller {
     pub session: Option<Arc<ClientSession>>,
     /// The client's request.
     pub key: Option<Ticket>,
-    /// The state of a call between the eras.
+    /// The metadata of a modern client's request; `None` for a legacy client.
+    pub modern: Option<Arc<ModernCall>>,
+    /// The state of a call that the upstream may interrupt.
     pub call: Option<Arc<Call>>,
     /// The client's own progress token, raw.
     pub progress: Option<Box<str>>,

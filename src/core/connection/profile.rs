@@ -20,6 +20,8 @@ pub struct Profile {
     /// The version in `hello`, as an index into the list of versions. It is separate because every call reads
     /// it.
     version: AtomicU8,
+    /// Whether `hello` declares tasks in whichever form, which results may name.
+    has_tasks: AtomicBool,
     mute: AtomicBool,
     /// How long each list may be cached. A legacy upstream's lists may not.
     hints: Mutex<[Cache; 4]>,
@@ -32,6 +34,7 @@ impl Default for Profile {
         Self {
             hello: Mutex::default(),
             version: AtomicU8::new(Version::LATEST_LEGACY as u8),
+            has_tasks: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             hints: Mutex::default(),
             mirrored: OnceLock::new(),
@@ -43,6 +46,7 @@ impl Profile {
     /// Stores the greeting.
     pub(in crate::core) fn greeted(&self, hello: ServerHello) {
         self.version.store(hello.version as u8, Ordering::Relaxed);
+        self.has_tasks.store(hello.can("tasks") || hello.tasks() != TaskSupport::None, Ordering::Relaxed);
         *self.hello.lock() = Some(hello);
     }
 
@@ -59,6 +63,11 @@ impl Profile {
     /// The version that the upstream speaks.
     pub(super) fn version(&self) -> Version {
         Version::ALL[usize::from(self.version.load(Ordering::Relaxed))]
+    }
+
+    /// Whether results may name tasks.
+    pub(in crate::core) fn has_tasks(&self) -> bool {
+        self.has_tasks.load(Ordering::Relaxed)
     }
 
     /// The upstream's support for tasks.

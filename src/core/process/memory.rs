@@ -1,6 +1,7 @@
 //! How much memory processes take, for those who ask what runs.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// All processes of the system at one moment, as far as we may see them.
 #[derive(Debug, Default)]
@@ -55,11 +56,27 @@ pub fn own_use() -> (Option<u64>, Option<f64>) {
     (None, None)
 }
 
-/// Gives back to the system what this process needed to start and does not need any more. For a process that
-/// does little for a long time, and many of which may run; to be called on its first thread.
+/// Gives back to the system what this process does not need any more, its own code included, which comes back from
+/// the program's file as it is needed. To be called on the first thread of a process that does little for a long time.
 pub fn give_back() {
     #[cfg(target_os = "linux")]
     system::give_back();
+}
+
+/// Gives free memory of the allocator back to the system.
+pub fn trim_heap() {
+    #[cfg(target_os = "linux")]
+    system::trim_heap();
+}
+
+/// How long a start takes, with the first requests of a client.
+const START: Duration = Duration::from_secs(2);
+
+/// Gives back what a start needed once it is over. Never returns, so that it can run beside what was started.
+pub async fn give_back_after_start() {
+    tokio::time::sleep(START).await;
+    give_back();
+    std::future::pending().await
 }
 
 #[cfg(target_os = "linux")]
@@ -86,28 +103,44 @@ mod system {
     }
 
     /// What is left of the stack below the caller, for whatever it calls next.
-    const KEPT_STACK: usize = 64 * 1024;
+    const KEPT_STACK: usize = 16 * 1024;
     /// How far below that the start may have come. The system keeps far more than this free below the stack
     /// of the first thread, so nothing else lies there.
     const DEEPEST_STACK: usize = 4 * 1024 * 1024;
-    /// A multiple of the sizes of pages that there are.
-    const PAGE: usize = 64 * 1024;
 
-    pub(super) fn give_back() {
+    unsafe extern "C" {
+        // The linker's own names for the two ends of the program's code.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+
+    pub(super) fn trim_heap() {
         // SAFETY: gives free memory of the allocator back, and touches nothing that is in use.
         #[cfg(target_env = "gnu")]
         unsafe {
             libc::malloc_trim(0);
         }
-        let here = 0_u8;
-        let end = (&raw const here as usize - KEPT_STACK) / PAGE * PAGE;
-        // SAFETY: on the first thread this is the unused part of its stack, whose content nobody needs;
-        // pages that are not there are left out.
+    }
+
+    pub(super) fn give_back() {
+        trim_heap();
+        // SAFETY: reads a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned() as usize;
+        let (here, code) = (0_u8, &raw const __executable_start as usize);
+        let stack = (&raw const here as usize - KEPT_STACK) / page * page;
+        // SAFETY: on the first thread the one is the unused part of its stack, whose content nobody needs, and
+        // pages that are not there are left out. The other is never written to, and what is needed of it comes
+        // back from the program's file.
         unsafe {
             if libc::getpid() == libc::gettid() {
-                let start = (end - DEEPEST_STACK) as *mut libc::c_void;
-                libc::madvise(start, DEEPEST_STACK, libc::MADV_DONTNEED);
+                libc::madvise(
+                    (stack - DEEPEST_STACK) as *mut libc::c_void,
+                    DEEPEST_STACK,
+                    libc::MADV_DONTNEED,
+                );
             }
+            let length = (&raw const etext as usize - code) / page * page;
+            libc::madvise(code as *mut libc::c_void, length, libc::MADV_DONTNEED);
         }
     }
 

@@ -41,7 +41,7 @@ use windows as system;
 pub use browser::browse;
 pub use command::CommandError;
 pub use git::git_may_commit;
-pub use memory::{ProcessTable, give_back, own_memory, own_use};
+pub use memory::{ProcessTable, give_back, give_back_after_start, own_memory, own_use, trim_heap};
 pub use system::Control;
 
 /// The pipe to an upstream's stdin.

@@ -102,7 +102,10 @@ impl Face for Toolman {
 
     fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
         let activate = self.activate_tool(view, viewer.look());
-        let first = if self.config.search { format!("{activate},{}", self.search_tools()) } else { activate };
+        let first = match self.config.search {
+            true => [&*activate, ",", &self.search_tools()].concat(),
+            false => activate.to_string(),
+        };
         let call = keeps_its_list(viewer).then(|| self.call_tool());
         let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
         [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]

@@ -14,7 +14,7 @@ use super::fit::{About, Listing, ListingRow};
 use super::glob::Glob;
 use super::own_tool::{Effect, OwnTool};
 use super::{SearchResult, Viewer, find, name_limits, reading};
-use crate::catalog::{ExposedItem, Kind, NameLimits, nearest};
+use crate::catalog::{Definition, ExposedItem, Kind, NameLimits, nearest};
 use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
@@ -71,7 +71,7 @@ pub struct Switches {
 }
 
 /// What a valid call of `toolman_activate` changes, by full names.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchChange {
     /// Switched on: tools, resources.
     pub on: [Vec<Arc<str>>; 2],
@@ -271,7 +271,11 @@ impl Toolman {
     }
 
     /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    fn activate_tool(&self, view: &View, look: Look) -> String {
+    fn activate_tool(&self, view: &View, look: Look) -> Arc<str> {
+        view.prepared(look, || self.write_activate_tool(view, look))
+    }
+
+    fn write_activate_tool(&self, view: &View, look: Look) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
@@ -391,8 +395,11 @@ impl Toolman {
                     if std::mem::take(&mut first) {
                         text.push_str(&format!("\n{title}:\n"));
                     }
-                    text.push_str(&row(self, view, *kind, entry, item, look.from_start));
-                    text.push('\n');
+                    let active = match look.from_start {
+                        true => item.starts_active,
+                        false => view.is_active(*kind, item),
+                    };
+                    write_row(&mut text, active, &item.name, entry.told(self, *kind, item));
                 }
             }
         }
@@ -559,26 +566,16 @@ fn counted(count: usize, what: &str) -> Option<String> {
     }
 }
 
-/// One line of the catalog. No name or description can forge another line: a name that looks like a mark or a
+/// Appends one line of the catalog. No name or description can forge another line: a name that looks like a mark or a
 /// title stands in quotes.
-fn row(
-    face: &Toolman,
-    view: &View,
-    kind: Kind,
-    entry: &Entry,
-    item: &ExposedItem,
-    from_start: bool,
-) -> String {
-    let active = if from_start { item.starts_active } else { view.is_active(kind, item) };
-    let marker = if active { "* " } else { "" };
-    let mut name = one_line(&item.name);
-    if name.starts_with(['*', '"']) || name.ends_with(':') {
-        name = quote(&name);
-    }
-    match &*about(kind, entry.rendered(face, kind).definition(item)) {
-        "" => format!("{marker}{name}"),
-        about => format!("{marker}{name}: {about}"),
-    }
+fn write_row(text: &mut String, active: bool, name: &str, about: &str) {
+    let name = one_line(name);
+    let name = match name.starts_with(['*', '"']) || name.ends_with(':') {
+        true => quote(&name),
+        false => name,
+    };
+    let (mark, colon) = (if active { "* " } else { "" }, if about.is_empty() { "" } else { ": " });
+    text.extend([mark, &*name, colon, about, "\n"]);
 }
 
 /// The catalog's text about an item: its description or, for a resource without one, the resource's name.
@@ -687,10 +684,10 @@ fn called(arguments: Option<Node<'_>>) -> Result<(Cow<'_, str>, Option<Node<'_>>
     if !extra.is_empty() {
         return Err(format!("Invalid parameters: unknown key {}; {expected}", extra.join(", ")));
     }
-    let [name, given] = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
-        Some(Ok(found)) => found,
+    let (name, given) = match arguments.map(|arguments| arguments.all_unique(["name", "arguments"])) {
+        Some(Ok(found)) => (found.get(0), found.get(1)),
         Some(Err(_)) => return Err(format!("Invalid parameters: a key appears twice; {expected}")),
-        None => [None, None],
+        None => (None, None),
     };
     match name.and_then(Node::as_str) {
         Some(name) if given.is_none_or(Node::is_object) => Ok((name, given)),
@@ -707,8 +704,8 @@ impl Exposure for Toolman {
         if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
 
-    fn render(&self, _: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        definition.write_with(out, &[(kind.key(), Some(&*quote(name)))]);
+    fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
+        definition.write_named(out, &quote(name));
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {

@@ -11,13 +11,13 @@ pub use self::answers::failed_result;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use crate::catalog::{Kind, NameLimits};
+use crate::catalog::{Definition, Kind, NameLimits};
 use crate::config::{self, ByteLimit, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::face::reading::{self, READ, is_on};
 use crate::face::{Viewer, name_limits};
-use crate::json::{Node, quote};
+use crate::json::{Raw, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::text::percent::encode;
@@ -120,6 +120,22 @@ impl Meta {
         }
     }
 
+    /// The tool with this name.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "open_toolbox" => Some(Self::Open),
+            "use_tool" => Some(Self::Use),
+            "find_tools" => Some(Self::Find),
+            "describe_tools" => Some(Self::Describe),
+            READ => Some(Self::Read),
+            "workbench_list_toolboxes" => Some(Self::ClassicList),
+            "workbench_open_toolbox" => Some(Self::ClassicOpen),
+            "workbench_close_toolbox" => Some(Self::ClassicClose),
+            "workbench_use_tool" => Some(Self::ClassicUse),
+            _ => None,
+        }
+    }
+
     /// Whether the tool belongs to the classic contract.
     pub fn is_classic(self) -> bool {
         !matches!(self, Self::Open | Self::Use | Self::Find | Self::Describe | Self::Read)
@@ -157,7 +173,7 @@ impl Workbench {
 
     /// The meta-tool with this name.
     pub fn meta(&self, name: &str) -> Option<Meta> {
-        self.callable().find(|meta| meta.name() == name)
+        Meta::named(name).filter(|meta| *meta != Meta::Find || self.config.search)
     }
 
     /// How long results of each server may be before we keep them.
@@ -221,35 +237,35 @@ impl Exposure for Workbench {
         }
     }
 
-    fn render(&self, upstream: &Upstream, kind: Kind, name: &str, definition: Node<'_>, out: &mut Vec<u8>) {
-        let (name, own_name) = (quote(name), definition.get(kind.key()).map_or("null", Node::raw));
-        match kind {
-            Kind::Tool => {
-                let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
-                let prefix = quote(&["[", &upstream.group, "/", &upstream.server, "]"].concat());
-                let description = match definition.get("description").filter(|node| node.is_string()) {
-                    Some(own) if own.raw() != "\"\"" => {
-                        [&prefix[..prefix.len() - 1], " ", &own.raw()[1..]].concat()
-                    }
-                    _ => prefix,
-                };
-                let origin =
-                    ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"]
-                        .concat();
-                let meta = match definition.get("_meta") {
-                    Some(own) => {
-                        let mut meta = Vec::new();
-                        own.write_with(&mut meta, &[(ORIGIN, Some(&*origin))]);
-                        String::from_utf8(meta).expect("written from UTF-8 texts")
-                    }
-                    None => ["{\"", ORIGIN, "\":", &origin, "}"].concat(),
-                };
-                let own =
-                    [("name", Some(&*name)), ("description", Some(&*description)), ("_meta", Some(&*meta))];
-                definition.write_with(out, &own);
+    fn render(
+        &self,
+        upstream: &Upstream,
+        kind: Kind,
+        name: &str,
+        definition: Definition<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let (name, own_name) = (quote(name), definition.raw_key());
+        if kind != Kind::Tool {
+            return definition.write_named(out, &name);
+        }
+        let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
+        let [in_box, at] = [&toolbox, &server].map(|quoted| &quoted[1..quoted.len() - 1]);
+        let own = definition.description().and_then(|own| own.strip_prefix('"'));
+        let description = match own {
+            None | Some("\"") => ["\"[", in_box, "/", at, "]", "\""],
+            Some(own) => ["\"[", in_box, "/", at, "] ", own],
+        };
+        let origin = ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"];
+        match definition.meta() {
+            Some(own) => {
+                let meta = Raw::own(own).root().with(&[(ORIGIN, Some(&*origin.concat()))]);
+                definition.write_tool(out, &[&name], &description, &[&meta]);
             }
-            Kind::Prompt | Kind::Resource | Kind::Template => {
-                definition.write_with(out, &[(kind.key(), Some(&*name))])
+            None => {
+                let [a, b, c, d, e, f, g] = origin;
+                let meta = ["{\"", ORIGIN, "\":", a, b, c, d, e, f, g, "}"];
+                definition.write_tool(out, &[&name], &description, &meta);
             }
         }
     }

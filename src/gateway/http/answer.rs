@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::annex::AnnexBody;
@@ -62,6 +63,8 @@ pub(super) enum Payload {
     Events(Box<Events>),
     /// What an annex answers.
     Annex(AnnexBody),
+    /// Events that another replica sends.
+    Carried(mpsc::Receiver<Bytes>),
 }
 
 /// The reading of a stream by one connection.
@@ -90,6 +93,10 @@ impl Body for Payload {
                 let frame = ready!(body.as_mut().poll_frame(context));
                 return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
             }
+            Self::Carried(pieces) => {
+                let piece = ready!(pieces.poll_recv(context));
+                return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
+            }
         };
         let bytes = match events.start.take() {
             Some(start) => start,
@@ -110,7 +117,7 @@ impl Body for Payload {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
-            Self::Events(_) => false,
+            Self::Events(_) | Self::Carried(_) => false,
             Self::Annex(body) => body.is_end_stream(),
         }
     }
@@ -118,7 +125,7 @@ impl Body for Payload {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Carried(_) => SizeHint::default(),
             Self::Annex(body) => body.size_hint(),
         }
     }
@@ -149,6 +156,7 @@ pub(super) fn whole(status: StatusCode, kind: &'static str, body: impl Into<Byte
 pub(super) fn modern_status(error: Option<i64>) -> StatusCode {
     match error {
         Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(code::STORE_AWAY) => StatusCode::SERVICE_UNAVAILABLE,
         Some(code) if is_modern_code(code) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
@@ -210,6 +218,17 @@ pub(super) fn closing(mut answer: HttpAnswer) -> HttpAnswer {
 
 pub(super) fn draining() -> HttpAnswer {
     closing(refuse(StatusCode::SERVICE_UNAVAILABLE, "the gateway is shutting down"))
+}
+
+/// Refuses what nobody can do without the store.
+pub(super) fn store_away() -> HttpAnswer {
+    try_again(refuse(StatusCode::SERVICE_UNAVAILABLE, "the store that the replicas share is away; try again"))
+}
+
+/// Lets a client try again after a second.
+pub(super) fn try_again(mut answer: HttpAnswer) -> HttpAnswer {
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 pub(super) fn wrong_method(allowed: &'static str) -> HttpAnswer {

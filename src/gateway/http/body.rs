@@ -1,10 +1,11 @@
 //! Reads request bodies within limits of size and time.
 
 use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::body::{Body, Bytes};
+use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Instant, timeout_at};
 
 /// The longest time for a whole body.
@@ -16,22 +17,20 @@ pub(in crate::gateway) async fn read<B>(body: B, limit: usize, silence: Duration
 where
     B: Body<Data = Bytes>,
 {
-    if body.size_hint().lower() > limit as u64 {
+    let announced = body.size_hint().lower();
+    if announced > limit as u64 {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     let mut body = pin!(body);
-    let end = Instant::now() + LONGEST;
+    // The end of the time for all of it, once there was something to wait for.
+    let mut end = None;
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     loop {
-        let deadline = end.min(Instant::now() + silence);
-        let next = std::future::poll_fn(|context| body.as_mut().poll_frame(context));
-        let frame = match timeout_at(deadline, next).await {
-            Err(_) => return Err(StatusCode::REQUEST_TIMEOUT),
-            Ok(Some(Err(_))) => return Err(StatusCode::BAD_REQUEST),
-            Ok(Some(Ok(frame))) => frame,
-            Ok(None) if whole.is_empty() => return Ok(first),
-            Ok(None) => return Ok(whole.into()),
+        let frame = match next_frame(body.as_mut(), &mut end, silence).await? {
+            Some(frame) => frame,
+            None if whole.is_empty() => return Ok(first),
+            None => return Ok(whole.into()),
         };
         let Ok(data) = frame.into_data() else { continue };
         if first.len().max(whole.len()) + data.len() > limit {
@@ -41,12 +40,30 @@ where
             first = data;
         } else {
             if whole.is_empty() {
-                whole.extend_from_slice(&first);
-                first = Bytes::new();
+                whole.reserve_exact((announced as usize).max(first.len() + data.len()));
+                whole.extend_from_slice(&std::mem::take(&mut first));
             }
             whole.extend_from_slice(&data);
         }
     }
+}
+
+/// The next part of a body. The clock is read only where a part has to be waited for.
+async fn next_frame<B: Body<Data = Bytes>>(
+    mut body: Pin<&mut B>,
+    end: &mut Option<Instant>,
+    silence: Duration,
+) -> Result<Option<Frame<Bytes>>, StatusCode> {
+    let mut next = std::future::poll_fn(|context| body.as_mut().poll_frame(context));
+    let frame = match std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut next).poll(context))).await {
+        Poll::Ready(frame) => frame,
+        Poll::Pending => {
+            let now = Instant::now();
+            let deadline = (*end.get_or_insert(now + LONGEST)).min(now + silence);
+            timeout_at(deadline, next).await.map_err(|_| StatusCode::REQUEST_TIMEOUT)?
+        }
+    };
+    frame.transpose().map_err(|_| StatusCode::BAD_REQUEST)
 }
 
 /// The number of bytes of a refused body that are read and discarded.

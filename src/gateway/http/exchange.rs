@@ -12,11 +12,13 @@ use tokio::sync::Notify;
 
 use super::answer::{
     Denied, HttpAnswer, Payload, answer_preflight, closing, draining, empty, event_stream, events, json,
-    modern_status, nothing_here, page, refuse, text, unauthorized, whole, wrong_method,
+    modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole,
+    wrong_method,
 };
 use super::guard::{authenticate, single};
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
-use super::plan::{Begun, LegacyCall};
+use super::homes::Errand;
+use super::plan::{Begun, LegacyCall, Whereabouts};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
 use super::{Backend, Caller, HttpServer, body};
@@ -108,8 +110,7 @@ impl<B: Backend> HttpServer<B> {
         match method {
             Method::POST => self.post(request, caller, rule.max_body_bytes).await,
             Method::GET | Method::DELETE if modern => wrong_method("POST"),
-            Method::GET => self.get(request.headers(), &caller),
-            Method::DELETE => self.delete(request.headers(), &caller),
+            Method::GET | Method::DELETE => self.of_session(request, caller).await,
             _ => wrong_method("GET, POST, DELETE"),
         }
     }
@@ -117,6 +118,7 @@ impl<B: Backend> HttpServer<B> {
     fn readiness(&self) -> HttpAnswer {
         let state = if self.is_draining() { Err("shutting down".to_owned()) } else { self.backend.ready() };
         match state {
+            Ok(()) if self.is_degraded() => text(StatusCode::OK, "ready, but degraded: the store is away"),
             Ok(()) => text(StatusCode::OK, "ready"),
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
         }
@@ -144,8 +146,28 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
+    /// Answers a GET or DELETE, here or where the session is.
+    async fn of_session(&self, request: Request<&mut Incoming>, caller: Caller) -> HttpAnswer {
+        let (head, _) = request.into_parts();
+        if let Some(homes) = &self.homes {
+            match self.is_elsewhere(homes, &head.headers, &caller).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    let (method, headers, body) = (head.method, head.headers, Bytes::new());
+                    let errand = Errand { method, headers, caller, body, lost: false };
+                    return self.hand_on(homes, errand).await;
+                }
+                Err(away) => return away,
+            }
+        }
+        match head.method {
+            Method::GET => self.get_here(&head.headers, &caller),
+            _ => self.delete_here(&head.headers, &caller).await,
+        }
+    }
+
     /// Opens the stream for messages that belong to no request, or resumes a stream.
-    fn get(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+    pub(super) fn get_here(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
         let session = self.session(headers, caller);
         if let Err(denied) = &session
             && denied.status == StatusCode::NOT_FOUND
@@ -163,7 +185,7 @@ impl<B: Backend> HttpServer<B> {
             return draining();
         }
         let event_id = single(headers, &LAST_EVENT_ID).ok().flatten();
-        let resumed = event_id.and_then(|id| session.resume(id, self.settings.kept_for));
+        let resumed = event_id.and_then(|id| session.resume(id, self.settings.keeping.time));
         let (reader, start) = match resumed {
             Some(reader) => (reader, None),
             None => {
@@ -175,21 +197,21 @@ impl<B: Backend> HttpServer<B> {
         self.event_stream(reader, start, Box::new(session.busy()))
     }
 
-    fn delete(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
-        match self.live_session(headers, caller) {
-            Ok(_) if self.is_draining() => draining(),
-            Ok(session) => {
-                self.end(&session);
-                empty(StatusCode::NO_CONTENT)
-            }
-            Err(denied) => denied.answer(),
+    pub(super) async fn delete_here(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
+        let session = match self.live_session(headers, caller) {
+            Ok(_) if self.is_draining() => return draining(),
+            Ok(session) => session,
+            Err(denied) => return denied.answer(),
+        };
+        if let Some(home) = &session.home
+            && home.end().await.is_err()
+        {
+            return store_away();
         }
-    }
-
-    fn end(&self, session: &HttpSession<B::Legacy>) {
-        if self.sessions.remove(session) {
+        if self.sessions.remove(&session) {
             self.backend.close(&session.backend);
         }
+        empty(StatusCode::NO_CONTENT)
     }
 
     /// The session that the request names. A request that names none is refused with 400, one that names
@@ -226,8 +248,17 @@ impl<B: Backend> HttpServer<B> {
     }
 
     async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
+        let elsewhere = match &self.homes {
+            Some(homes) if !says_modern(request.headers()) => {
+                match self.is_elsewhere(homes, request.headers(), &caller).await {
+                    Ok(elsewhere) => elsewhere,
+                    Err(away) => return away,
+                }
+            }
+            _ => false,
+        };
         // Only the body shows whether a message is modern, so that its session does not matter.
-        let session = self.session(request.headers(), &caller).err();
+        let session = if elsewhere { None } else { self.session(request.headers(), &caller).err() };
         let stale = session
             .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
         // Messages for a call in flight are still accepted, above all the answer to a question.
@@ -264,15 +295,47 @@ impl<B: Backend> HttpServer<B> {
                 return closing(refuse(status, words));
             }
         };
-        let begun = self.begin(&head.headers, caller, &message, stale);
-        // A call may take a long time, and its text is not needed any more.
-        drop(message);
+        let place = match stale {
+            Some(denied) => Whereabouts::Nowhere(denied),
+            None if elsewhere => Whereabouts::Elsewhere,
+            None => Whereabouts::Here,
+        };
+        match (self.begin((&head.headers, accepted), caller.clone(), &message, place), &self.homes) {
+            (Ok(Begun::Elsewhere), Some(homes)) => {
+                let (method, headers, body) = (Method::POST, head.headers, message);
+                self.hand_on(homes, Errand { method, headers, caller, body, lost: false }).await
+            }
+            (begun, _) => {
+                // A call may take a long time, and its text is not needed any more.
+                drop(message);
+                self.begun(begun, accepted).await
+            }
+        }
+    }
+
+    /// Answers a POST of a session that is here; `lost`: another replica had it and died.
+    pub(super) async fn post_here(
+        &self,
+        headers: &HeaderMap,
+        caller: Caller,
+        body: Bytes,
+        lost: bool,
+    ) -> HttpAnswer {
+        let place = if lost { Whereabouts::Died } else { Whereabouts::Here };
+        let accepted = Accepted::read(headers);
+        let begun = self.begin((headers, accepted), caller, &body, place);
+        drop(body);
+        self.begun(begun, accepted).await
+    }
+
+    async fn begun(&self, begun: Result<Begun<B::Legacy>, Denied>, accepted: Accepted) -> HttpAnswer {
         match begun {
             Err(denied) => denied.answer(),
             Ok(Begun::Done(answer)) => answer,
             Ok(Begun::Modern(reader, cancel)) => self.modern_answer(reader, cancel, accepted).await,
             Ok(Begun::Initialize(call)) => self.initialized(call).await,
             Ok(Begun::Legacy(call)) => self.legacy_answer(call).await.0,
+            Ok(Begun::Elsewhere) => store_away(),
         }
     }
 
@@ -287,6 +350,7 @@ impl<B: Backend> HttpServer<B> {
                 StatusCode::OK if !accepted.json => {
                     events(Payload::Whole([b"data: ", &*body, b"\n\n"].concat().into()))
                 }
+                StatusCode::SERVICE_UNAVAILABLE => try_again(json(StatusCode::SERVICE_UNAVAILABLE, body)),
                 status => json(status, body),
             },
             AnswerForm::Events => self.event_stream(reader, None, cancel),
@@ -300,6 +364,11 @@ impl<B: Backend> HttpServer<B> {
         let mut opening = Opening { server: self, session: &session, opened: false };
         let (mut answer, succeeded) = self.legacy_answer(call).await;
         if succeeded {
+            if let Some(home) = &session.home
+                && home.enter().await != Ok(true)
+            {
+                return store_away();
+            }
             opening.opened = true;
             let id = HeaderValue::from_str(&session.id).expect("hexadecimal digits");
             answer.headers_mut().insert(SESSION_ID, id);
@@ -310,7 +379,16 @@ impl<B: Backend> HttpServer<B> {
     /// The answer to requests of a session, and whether it is more than nothing or a single error.
     async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
         let LegacyCall { session, stream, mut reader } = call;
-        match reader.kind().await {
+        let form = reader.kind().await;
+        if let (Some(homes), Some(home)) = (&self.homes, &session.home)
+            && !homes.replicas.is_settled()
+        {
+            homes.replicas.settled().await;
+            if home.is_left() && !self.is_draining() {
+                return (store_away(), false);
+            }
+        }
+        match form {
             AnswerForm::Json(LoneAnswer { body, error }) => (json(StatusCode::OK, body), error.is_none()),
             AnswerForm::Events => {
                 session.keep(&stream);
@@ -335,14 +413,14 @@ fn names_open_metrics(accepted: &str) -> bool {
 /// Ends a session that its client has not learnt of.
 struct Opening<'a, B: Backend> {
     server: &'a HttpServer<B>,
-    session: &'a HttpSession<B::Legacy>,
+    session: &'a Arc<HttpSession<B::Legacy>>,
     opened: bool,
 }
 
 impl<B: Backend> Drop for Opening<'_, B> {
     fn drop(&mut self) {
-        if !self.opened {
-            self.server.end(self.session);
+        if !self.opened && self.server.sessions.remove(self.session) {
+            self.server.end_later(self.session);
         }
     }
 }

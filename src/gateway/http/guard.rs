@@ -14,6 +14,8 @@ use crate::config::Token;
 /// The host names by which we may be addressed, and the origins that may do so.
 pub(in crate::gateway) struct Guard {
     bound: IpAddr,
+    /// How most callers spell our address; empty if we are bound to all addresses.
+    usual: String,
     hosts: Vec<String>,
     origins: Vec<String>,
 }
@@ -23,7 +25,8 @@ impl Guard {
         let hosts = hosts.iter().filter_map(|host| host_name(host)).collect();
         let origins =
             origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase()).collect();
-        Self { bound: bound.ip(), hosts, origins }
+        let usual = if bound.ip().is_unspecified() { String::new() } else { bound.to_string() };
+        Self { bound: bound.ip(), usual, hosts, origins }
     }
 
     /// Admits a request by its `Host` and `Origin`, or returns the status and message that refuse it.
@@ -56,6 +59,9 @@ impl Guard {
     }
 
     fn is_our_name(&self, host: &str) -> bool {
+        if host == self.usual {
+            return !host.is_empty();
+        }
         let Some(name) = host_name(host) else { return false };
         if self.hosts.contains(&name) {
             return true;
@@ -169,6 +175,7 @@ mod tests {
     #[test]
     fn hosts() {
         for (bound, host, expected) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
             ("127.0.0.1:1", "localhost", true),
             ("127.0.0.1:1", "LocalHost:99", true),
             ("127.0.0.1:1", "127.8.7.6:1", true),
@@ -192,6 +199,8 @@ mod tests {
             ("0.0.0.0:1", "gateway.example", true),
             ("0.0.0.0:1", "localhost", false),
             ("0.0.0.0:1", "0.0.0.0", false),
+            ("0.0.0.0:1", "0.0.0.0:1", false),
+            ("0.0.0.0:1", "", false),
             ("[::]:1", "[::1]", false),
         ] {
             assert_eq!(admits(bound, host, None), expected, "{host} at {bound}");

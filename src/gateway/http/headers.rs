@@ -28,15 +28,26 @@ pub(super) struct Accepted {
 impl Accepted {
     /// Reads `Accept`. A request without it accepts everything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
-        let takes = |kind: &str, whole: &str| {
-            // The most specific range decides.
-            let named = |name: &str| is_accepted(headers, name);
-            named(whole).or_else(|| named(kind)).or_else(|| named("*/*"))
-        };
-        let is_silent = ranges(headers).next().is_none();
+        // Whether each kind of range is accepted, by the first of its name.
+        let [mut json, mut events, mut application, mut text, mut all] = [None; 5];
+        let mut is_silent = true;
+        for range in ranges(headers) {
+            is_silent = false;
+            let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let slot = match name.trim() {
+                name if name.eq_ignore_ascii_case("application/json") => &mut json,
+                name if name.eq_ignore_ascii_case("text/event-stream") => &mut events,
+                name if name.eq_ignore_ascii_case("application/*") => &mut application,
+                name if name.eq_ignore_ascii_case("text/*") => &mut text,
+                "*/*" => &mut all,
+                _ => continue,
+            };
+            slot.get_or_insert_with(|| !parameters.split(';').any(is_zero_quality));
+        }
+        // The most specific range decides.
         Self {
-            json: takes("application/*", "application/json").unwrap_or(is_silent),
-            events: takes("text/*", "text/event-stream").unwrap_or(is_silent),
+            json: json.or(application).or(all).unwrap_or(is_silent),
+            events: events.or(text).or(all).unwrap_or(is_silent),
         }
     }
 }

@@ -14,6 +14,8 @@ mod budget;
 mod exchange;
 mod guard;
 mod headers;
+mod home;
+mod homes;
 mod plan;
 mod sessions;
 mod stream;
@@ -23,9 +25,9 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::header::HeaderMap;
@@ -44,8 +46,10 @@ use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
 pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::{is_json, mirror};
+use self::homes::Homes;
 use self::sessions::Sessions;
-use crate::config::{Serving, Token};
+use crate::config::{Secret, Serving, Token};
+use crate::core::record::Record;
 pub use crate::core::route::{Outgoing, Sink};
 use crate::events::metrics::Exposition;
 use crate::protocol::message::{Malformed, Message};
@@ -85,10 +89,13 @@ pub struct Caller {
 }
 
 impl Caller {
+    fn secret(&self) -> Option<&Secret> {
+        self.token.as_ref().map(|token| &token.token)
+    }
+
     /// Whether both are the same caller on the same path.
     fn is_same(&self, other: &Self) -> bool {
-        let secret = |caller: &Self| caller.token.as_ref().map(|token| token.token.clone());
-        self.toolbox == other.toolbox && secret(self) == secret(other)
+        self.toolbox == other.toolbox && self.secret() == other.secret()
     }
 }
 
@@ -115,6 +122,18 @@ pub trait Backend: Send + Sync + 'static {
         parts: Vec<Result<Message<'_>, Malformed>>,
         stream: Arc<dyn Sink>,
     );
+    /// How a legacy client stands, so that it can go on at another replica.
+    fn record(&self, client: &Arc<Self::Legacy>) -> Record;
+    /// Lets a legacy client that was just created go on as it stood at another replica. No question of it has an id below
+    /// `first_question`.
+    fn restore<'a>(
+        &'a self,
+        client: &'a Arc<Self::Legacy>,
+        record: Record,
+        first_question: u64,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    /// Answers a request as if its upstream had died, for this reason.
+    fn fail(&self, client: &Arc<Self::Legacy>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>);
     /// Handles the end of a legacy client: its calls are cancelled, and what it opened is released.
     fn close(&self, client: &Arc<Self::Legacy>);
     /// Handles a modern request or notification. Its headers have been checked, except `mirrored`, which
@@ -157,10 +176,8 @@ pub struct Settings {
     /// The time for the head of a request, the longest pause inside a body, and how long an unused connection
     /// stays open.
     pub head_timeout: Duration,
-    /// How long a broken stream can be resumed.
-    pub kept_for: Duration,
-    /// The largest number of bytes that all streams together keep for resuming.
-    pub kept_bytes: usize,
+    /// What is kept of streams, so that a broken one can be resumed.
+    pub keeping: Keeping,
     /// The silence after which an event stream shows that it is alive.
     pub keep_alive: Duration,
     /// Whether `/metrics` is served.
@@ -169,6 +186,15 @@ pub struct Settings {
     pub replicas: Option<Arc<Replicas>>,
     /// The settings that may change while we serve.
     pub rules: Arc<Rules>,
+}
+
+/// What is kept of streams.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping {
+    /// How long a broken stream can be resumed.
+    pub time: Duration,
+    /// The largest number of bytes that all streams together keep.
+    pub bytes: usize,
 }
 
 impl Settings {
@@ -182,8 +208,7 @@ impl Settings {
             max_connections: 16 * 1024,
             max_sessions: 10_000,
             head_timeout: Duration::from_secs(30),
-            kept_for: Duration::from_secs(5 * 60),
-            kept_bytes: 64 * 1024 * 1024,
+            keeping: Keeping { time: Duration::from_secs(5 * 60), bytes: 64 * 1024 * 1024 },
             keep_alive: Duration::from_secs(30),
             metrics: false,
             replicas: None,
@@ -279,7 +304,8 @@ pub async fn serve<B: Backend>(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let bound = listener.local_addr()?;
-    let server = Arc::new(HttpServer::new(backend, bound, settings));
+    let server = HttpServer::new(backend, bound, settings);
+    server.join();
     let mut connections = JoinSet::new();
     let sweeping = {
         let server = server.clone();
@@ -334,22 +360,27 @@ struct HttpServer<B: Backend> {
     draining: AtomicBool,
     closing: watch::Sender<bool>,
     lobby: Lobby,
+    /// Where sessions live, if there are other replicas.
+    homes: Option<Homes>,
+    own: Weak<Self>,
 }
 
 impl<B: Backend> HttpServer<B> {
-    fn new(backend: Arc<B>, bound: SocketAddr, settings: Settings) -> Self {
-        Self {
+    fn new(backend: Arc<B>, bound: SocketAddr, settings: Settings) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            homes: settings.replicas.clone().map(Homes::new),
+            own: own.clone(),
             backend,
             guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
             closed_to_strangers: !bound.ip().is_loopback(),
-            budget: Arc::new(Budget::new(settings.kept_bytes)),
+            budget: Arc::new(Budget::new(settings.keeping.bytes)),
             sessions: Sessions::new(settings.max_sessions),
             settings,
             calls: Arc::default(),
             draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
             lobby: Lobby::default(),
-        }
+        })
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream, seat: Seat) {
@@ -385,14 +416,20 @@ impl<B: Backend> HttpServer<B> {
     async fn sweep(&self) {
         loop {
             let rule = self.settings.rules.get();
-            let pause = (rule.session_idle_timeout.min(self.settings.kept_for) / 4)
+            let pause = (rule.session_idle_timeout.min(self.settings.keeping.time) / 4)
                 .clamp(Duration::from_millis(20), Duration::from_secs(10));
             let _ = timeout(pause, self.settings.rules.changed.notified()).await;
             let rule = self.settings.rules.get();
             let exists = |caller: Caller| caller.toolbox.is_none() || self.backend.toolbox_exists(&caller);
             let allowed = |caller: &Caller| rule.renewed(caller).is_some_and(exists);
-            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.kept_for, allowed);
-            ended.iter().for_each(|session| self.backend.close(&session.backend));
+            let ended = self.sessions.sweep(rule.session_idle_timeout, self.settings.keeping.time, allowed);
+            ended.iter().for_each(|session| self.end_later(session));
+            if self.homes.is_some() {
+                for session in self.sessions.all() {
+                    let home = session.home.as_ref();
+                    home.inspect(|home| home.care(rule.session_idle_timeout, session.inbox.is_read()));
+                }
+            }
             self.backend.sweep(rule.session_idle_timeout);
         }
     }
@@ -403,6 +440,7 @@ impl<B: Backend> HttpServer<B> {
         if let Some(annex) = &self.settings.annex {
             annex.end();
         }
+        self.release_all().await;
         self.backend.drain();
         if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
             self.backend.abandon();

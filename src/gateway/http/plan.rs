@@ -8,8 +8,9 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::HeaderMap;
 
-use super::answer::{Denied, HttpAnswer, draining, empty};
+use super::answer::{Denied, HttpAnswer, draining, empty, store_away};
 use super::headers::{Accepted, SESSION_ID, agree, legacy_version, mirrored, says_modern};
+use super::homes::fail;
 use super::sessions::{Full, HttpSession};
 use super::stream::{Reader, Stream, Writer};
 use super::{Backend, Caller, HttpServer, Outgoing, Sink};
@@ -30,6 +31,20 @@ pub(super) enum Begun<S> {
     Initialize(LegacyCall<S>),
     /// One or more requests in a session.
     Legacy(LegacyCall<S>),
+    /// A message for a session at another replica, which has yet to be passed on.
+    Elsewhere,
+}
+
+/// Where the session is that a request names.
+pub(super) enum Whereabouts {
+    /// Here, or the request says which.
+    Here,
+    /// It is unknown, and this is the refusal.
+    Nowhere(Denied),
+    /// At another replica.
+    Elsewhere,
+    /// Here, but another replica had the request and died.
+    Died,
 }
 
 /// Requests of a legacy client, and the stream for their answers.
@@ -70,14 +85,14 @@ fn is_modern(message: &Message<'_>) -> Result<bool, Refusal> {
 }
 
 impl<B: Backend> HttpServer<B> {
-    /// Reads a body and passes its message on. `lost` is the refusal of a request that names an unknown
-    /// session. It does not apply to modern messages, for which sessions do not matter.
+    /// Reads a body and passes its message on. `place` says where the session is that the request names. That does not
+    /// matter for modern messages.
     pub(super) fn begin(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         body: &[u8],
-        lost: Option<Denied>,
+        place: Whereabouts,
     ) -> Result<Begun<B::Legacy>, Denied> {
         let mut scanner = Scanner::default();
         let posted = Posted::read(&mut scanner, body);
@@ -85,18 +100,25 @@ impl<B: Backend> HttpServer<B> {
             Ok(Posted::Message(message)) => is_modern(message),
             _ => Ok(false),
         };
-        if let (Some(lost), Ok(false)) = (lost, &modern) {
-            return Err(lost);
+        let has_died = matches!(place, Whereabouts::Died);
+        match (place, &modern) {
+            (Whereabouts::Nowhere(denied), Ok(false)) => return Err(denied),
+            (Whereabouts::Elsewhere, Ok(false)) => return Ok(Begun::Elsewhere),
+            _ => {}
         }
         let modern = modern? || says_modern(headers);
         match posted? {
             Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
-            Posted::Batch(array) => self.begin_batch(headers, &caller, array),
-            Posted::Message(message) if modern => self.begin_modern(headers, caller, message),
-            Posted::Message(Message::Request(request)) => self.begin_legacy(headers, caller, request),
+            Posted::Message(message) if modern => self.begin_modern((headers, accepted), caller, message),
+            _ if has_died => self.begin_failed((headers, accepted), &caller, body),
+            Posted::Batch(array) => self.begin_batch((headers, accepted), &caller, array, body),
+            Posted::Message(Message::Request(request)) => {
+                self.begin_legacy((headers, accepted), caller, request, body)
+            }
             Posted::Message(one_way) => {
                 let session = self.live_session(headers, &caller)?;
                 let _busy = session.busy();
+                self.tell_previous(&session, headers, &caller, body);
                 self.backend.legacy(&session.backend, one_way, Arc::new(Nobody));
                 Ok(Begun::Done(empty(StatusCode::ACCEPTED)))
             }
@@ -105,11 +127,10 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_modern(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         message: Message<'_>,
     ) -> Result<Begun<B::Legacy>, Denied> {
-        let accepted = Accepted::read(headers);
         match &message {
             Message::Response { .. } => return Err(invalid("in this version clients send no responses")),
             Message::Notification { .. } => {
@@ -141,9 +162,10 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_legacy(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: Caller,
         request: Request<'_>,
+        body: &[u8],
     ) -> Result<Begun<B::Legacy>, Denied> {
         let denied = |denied: Denied| denied.to(request.id.clone());
         let opens = request.method == "initialize" && !headers.contains_key(SESSION_ID);
@@ -154,8 +176,11 @@ impl<B: Backend> HttpServer<B> {
         if self.is_draining() {
             return Ok(Begun::Done(draining()));
         }
+        if opens && self.is_degraded() {
+            return Ok(Begun::Done(store_away()));
+        }
         let begin = |session: Arc<HttpSession<B::Legacy>>, request| {
-            let call = self.open_stream(session, Accepted::read(headers));
+            let call = self.open_stream(session, accepted, body);
             let writer = Arc::new(Writer(call.stream.clone()));
             self.backend.legacy(&call.session.backend, Message::Request(request), writer);
             call
@@ -168,9 +193,10 @@ impl<B: Backend> HttpServer<B> {
 
     fn begin_batch(
         &self,
-        headers: &HeaderMap,
+        (headers, accepted): (&HeaderMap, Accepted),
         caller: &Caller,
         array: Node<'_>,
+        body: &[u8],
     ) -> Result<Begun<B::Legacy>, Denied> {
         let session = self.live_session(headers, caller)?;
         if session.version != Version::V2025March {
@@ -187,9 +213,21 @@ impl<B: Backend> HttpServer<B> {
         if self.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        let call = self.open_stream(session, Accepted::read(headers));
+        let call = self.open_stream(session, accepted, body);
         let writer = Arc::new(Writer(call.stream.clone()));
         self.backend.legacy_batch(&call.session.backend, messages, writer);
+        Ok(Begun::Legacy(call))
+    }
+
+    /// Fails the requests of a session that were at a home which died.
+    fn begin_failed(
+        &self,
+        (headers, accepted): (&HeaderMap, Accepted),
+        caller: &Caller,
+        body: &[u8],
+    ) -> Result<Begun<B::Legacy>, Denied> {
+        let call = self.open_stream(self.live_session(headers, caller)?, accepted, body);
+        fail(&*self.backend, &call.session.backend, body, Writer(call.stream.clone()));
         Ok(Begun::Legacy(call))
     }
 
@@ -204,13 +242,15 @@ impl<B: Backend> HttpServer<B> {
         let version = requested.and_then(|version| Version::legacy(&version));
         let open = |id: &str, unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), id, unrelated);
         let version = version.unwrap_or(Version::LATEST_LEGACY);
-        let Ok(session) = HttpSession::new(caller.clone(), version, &self.budget, open) else {
+        let place = |id: &str| self.new_home(id, &caller, version);
+        let Ok(session) = HttpSession::new(caller.clone(), version, &self.budget, place, open) else {
             let words = "the system has no random numbers";
             return Err(Denied::new(StatusCode::INTERNAL_SERVER_ERROR, words));
         };
+        self.bind(&session);
         match self.sessions.insert(&session) {
             Ok(None) => {}
-            Ok(Some(unused)) => self.backend.close(&unused.backend),
+            Ok(Some(unused)) => self.end_later(&unused),
             Err(Full) => {
                 self.backend.close(&session.backend);
                 return Err(Denied::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open"));
@@ -219,9 +259,20 @@ impl<B: Backend> HttpServer<B> {
         Ok(session)
     }
 
-    fn open_stream(&self, session: Arc<HttpSession<B::Legacy>>, accepted: Accepted) -> LegacyCall<B::Legacy> {
-        let work = Box::new((session.busy(), self.calls.begin()));
-        let stream = Stream::answer(session.next_stream(), accepted, Some(self.budget.clone()), work);
+    fn open_stream(
+        &self,
+        session: Arc<HttpSession<B::Legacy>>,
+        accepted: Accepted,
+        body: &[u8],
+    ) -> LegacyCall<B::Legacy> {
+        let (number, work) = (session.next_stream(), (session.busy(), self.calls.begin()));
+        let stream = match &session.home {
+            None => Stream::answer(number, accepted, Some(self.budget.clone()), Box::new(work)),
+            Some(home) => {
+                let work = Box::new((home.begin(number, body), work));
+                Stream::kept_answer(number, accepted, self.budget.clone(), home.clone(), work)
+            }
+        };
         let reader = stream.read_after(0).expect("there is always a place before the first event");
         LegacyCall { session, stream, reader }
     }

@@ -5,7 +5,7 @@
 //!                  └── idle too long, or gives way when there are too many ────────────────────────▶ ended
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::budget::Budget;
-use super::stream::{Pushed, Reader, Stream};
+use super::home::Home;
+use super::stream::{Keeper, Pushed, Reader, StoredEvents, Stream};
 use super::{Caller, Sink};
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::hash::HashMap;
 use crate::protocol::era::Version;
 use crate::text::digest::hex;
 
@@ -38,6 +40,8 @@ pub(super) struct HttpSession<S> {
     pub(super) version: Version,
     pub(super) backend: Arc<S>,
     pub(super) inbox: Arc<Inbox>,
+    /// The session's place among replicas; `None` if there is one process only.
+    pub(super) home: Option<Arc<Home>>,
     /// The answers that can be read again.
     streams: Mutex<BTreeMap<u64, Arc<Stream>>>,
     activity: Arc<Mutex<Activity>>,
@@ -46,6 +50,7 @@ pub(super) struct HttpSession<S> {
 struct Activity {
     /// The number of requests in progress and of streams with a reader.
     count: usize,
+    /// When the last of them ended, or the session was opened.
     since: Instant,
     /// Whether anything came after `initialize`.
     used: bool,
@@ -58,39 +63,72 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let mut activity = self.0.lock();
         activity.count -= 1;
-        activity.since = Instant::now();
+        if activity.count == 0 {
+            activity.since = Instant::now();
+        }
     }
 }
 
 impl<S> HttpSession<S> {
-    /// A session with an id that nobody can guess. `open` creates the backend's part of it.
+    /// A session with an id that nobody can guess. `open` creates the backend's part of it, `place` its place among
+    /// replicas.
     pub(super) fn new(
         caller: Caller,
         version: Version,
         budget: &Arc<Budget>,
+        place: impl FnOnce(&str) -> Option<Arc<Home>>,
         open: impl FnOnce(&str, Arc<dyn Sink>) -> Arc<S>,
     ) -> Result<Arc<Self>, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
         let id = hex(random);
-        let inbox = Arc::new(Inbox::new(budget));
-        Ok(Arc::new(Self {
-            backend: open(&id, inbox.clone()),
+        let home = place(&id);
+        let inbox = Arc::new(Inbox::new(0, budget, home.clone()));
+        Ok(Self::with(&id, caller, version, inbox, home, open))
+    }
+
+    /// A session that another replica had. These events of its stream for messages that belong to no request were stored.
+    pub(super) fn adopted(
+        id: &str,
+        caller: Caller,
+        version: Version,
+        budget: &Arc<Budget>,
+        home: Arc<Home>,
+        stored: Option<(u64, StoredEvents)>,
+        open: impl FnOnce(&str, Arc<dyn Sink>) -> Arc<S>,
+    ) -> Arc<Self> {
+        // Numbers of another epoch are greater than all that were given out before.
+        let inbox = Inbox::new(home.epoch() << 32, budget, Some(home.clone()));
+        if let Some((number, events)) = stored {
+            let stream = Stream::adopted(number, budget.clone(), home.clone(), events);
+            inbox.state.lock().stream = Some(stream);
+        }
+        Self::with(id, caller, version, Arc::new(inbox), Some(home), open)
+    }
+
+    fn with(
+        id: &str,
+        caller: Caller,
+        version: Version,
+        inbox: Arc<Inbox>,
+        home: Option<Arc<Home>>,
+        open: impl FnOnce(&str, Arc<dyn Sink>) -> Arc<S>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            backend: open(id, inbox.clone()),
             id: id.into(),
             caller,
             version,
             inbox,
+            home,
             streams: Mutex::default(),
             activity: Arc::new(Mutex::new(Activity { count: 0, since: Instant::now(), used: false })),
-        }))
+        })
     }
 
     /// Keeps the session from being idle until the guard is dropped.
     pub(super) fn busy(&self) -> Busy {
-        let mut activity = self.activity.lock();
-        activity.count += 1;
-        activity.since = Instant::now();
-        drop(activity);
+        self.activity.lock().count += 1;
         Busy(self.activity.clone())
     }
 
@@ -165,6 +203,7 @@ impl<S> HttpSession<S> {
 pub(super) struct Inbox {
     numbers: AtomicU64,
     budget: Arc<Budget>,
+    home: Option<Arc<Home>>,
     state: Mutex<InboxState>,
 }
 
@@ -205,16 +244,28 @@ impl Sink for Inbox {
     fn is_read(&self) -> bool {
         self.state.lock().stream.as_ref().is_some_and(|stream| stream.is_read())
     }
+
+    fn changed(&self) {
+        if let Some(home) = &self.home {
+            home.changed();
+        }
+    }
 }
 
 impl Inbox {
-    fn new(budget: &Arc<Budget>) -> Self {
-        Self { numbers: AtomicU64::default(), budget: budget.clone(), state: Mutex::default() }
+    /// An inbox whose streams have numbers from `first` on.
+    fn new(first: u64, budget: &Arc<Budget>, home: Option<Arc<Home>>) -> Self {
+        Self { numbers: AtomicU64::new(first), budget: budget.clone(), home, state: Mutex::default() }
     }
 
     /// Opens a new stream in place of the previous one.
     pub(super) fn open(&self) -> Reader {
-        let stream = Stream::events(self.numbers.fetch_add(1, Ordering::Relaxed), self.budget.clone());
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let keeper = self.home.clone().map(|home| home as Arc<dyn Keeper>);
+        let stream = Stream::events(number, self.budget.clone(), keeper);
+        if let Some(home) = &self.home {
+            home.set_inbox(number);
+        }
         let reader = stream.read_after(0).expect("there is always a place before the first event");
         let mut state = self.state.lock();
         for (method, bytes) in std::mem::take(&mut state.missed) {
@@ -247,7 +298,8 @@ impl Inbox {
         }
     }
 
-    fn end(&self) {
+    /// Ends the stream for good.
+    pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
         if let Some(stream) = state.stream.take() {
@@ -299,6 +351,11 @@ impl<S> Sessions<S> {
         Some(session)
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<HttpSession<S>>> {
+        self.table.lock().values().cloned().collect()
+    }
+
     /// How many sessions there are.
     pub(super) fn count(&self) -> usize {
         self.table.lock().len()
@@ -319,8 +376,8 @@ impl<S> Sessions<S> {
         kept_for: Duration,
         allowed: impl Fn(&Caller) -> bool,
     ) -> Vec<Arc<HttpSession<S>>> {
-        let all: Vec<_> = self.table.lock().values().cloned().collect();
-        all.into_iter()
+        self.all()
+            .into_iter()
             .filter(|session| {
                 session.forget_stale(kept_for);
                 (session.is_idle(idle) || !allowed(&session.caller)) && self.remove(session)
@@ -347,7 +404,7 @@ mod tests {
     const LATER: Duration = Duration::from_secs(300);
 
     fn session(budget: &Arc<Budget>) -> Arc<HttpSession<()>> {
-        HttpSession::new(CALLER, Version::V2025November, budget, |_, _| Arc::new(())).unwrap()
+        HttpSession::new(CALLER, Version::V2025November, budget, |_| None, |_, _| Arc::new(())).unwrap()
     }
 
     /// The answer to a request of which this many bytes came after the client had gone.

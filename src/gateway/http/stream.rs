@@ -23,6 +23,7 @@ use super::Sink;
 use super::budget::{Account, Budget, Claim};
 use super::headers::Accepted;
 use crate::core::route::{Outgoing, OutgoingKind};
+use crate::json::unbreak;
 
 /// The number of bytes of events that a stream keeps for a returning reader.
 pub(super) const KEPT: usize = 1024 * 1024;
@@ -38,6 +39,8 @@ pub(super) struct Stream {
     accepted: Accepted,
     /// The budget for what the stream keeps. Without one, events have no ids and are not kept.
     budget: Option<Arc<Budget>>,
+    /// Who stores events before they are read, where other replicas are to read them as well.
+    keeper: Option<Arc<dyn Keeper>>,
     own: Weak<Stream>,
     state: Mutex<StreamState>,
 }
@@ -53,8 +56,8 @@ struct StreamState {
     keeps: bool,
     account: Account,
     finished: bool,
-    /// The time when the last reader left or the last message came.
-    since: Instant,
+    /// The time when the last reader of events left, or the last message came without one.
+    since: Option<Instant>,
     /// Dropped when the stream is finished.
     work: Option<Box<dyn Send>>,
 }
@@ -66,10 +69,32 @@ struct Backlog {
     first: u64,
     /// The position of the event that the reader gets next.
     next: u64,
+    /// The position of the first event that is not stored yet, which nobody may read; none in a process that is alone.
+    stored: u64,
     /// The size of all events in bytes.
     held: usize,
     /// The size of the events that the reader has yet to get.
     unread: usize,
+}
+
+/// Whoever stores the events of a stream. Told that there are new ones, it takes them by [`Stream::unstored`] and says by
+/// [`Stream::stored`] that they can be read.
+pub(super) trait Keeper: Send + Sync {
+    /// There are events to store, or the stream has ended.
+    fn wake(&self, stream: &Arc<Stream>);
+}
+
+/// Events of a stream as the store has them, by position.
+pub(super) type StoredEvents = Vec<(u64, Vec<u8>)>;
+
+/// What there is to store of a stream.
+pub(super) struct Unstored {
+    /// Events by position.
+    pub(super) events: Vec<(u64, Bytes)>,
+    /// The position of the oldest event that is kept.
+    pub(super) first: u64,
+    /// Whether no more events come.
+    pub(super) finished: bool,
 }
 
 /// The reader of a stream.
@@ -118,35 +143,101 @@ impl Stream {
         budget: Option<Arc<Budget>>,
         work: Box<dyn Send>,
     ) -> Arc<Self> {
-        Self::new(number, accepted, budget, Some(work))
+        Self::new(number, accepted, budget, None, Some(work))
+    }
+
+    /// The same for a session of which other replicas are to know.
+    pub(super) fn kept_answer(
+        number: u64,
+        accepted: Accepted,
+        budget: Arc<Budget>,
+        keeper: Arc<dyn Keeper>,
+        work: Box<dyn Send>,
+    ) -> Arc<Self> {
+        Self::new(number, accepted, Some(budget), Some(keeper), Some(work))
     }
 
     /// A stream of events that only [`Stream::finish`] ends.
-    pub(super) fn events(number: u64, budget: Arc<Budget>) -> Arc<Self> {
-        let stream = Self::new(number, Accepted { json: false, events: true }, Some(budget), None);
+    pub(super) fn events(number: u64, budget: Arc<Budget>, keeper: Option<Arc<dyn Keeper>>) -> Arc<Self> {
+        let accepted = Accepted { json: false, events: true };
+        let stream = Self::new(number, accepted, Some(budget), keeper, None);
         stream.state.lock().started = true;
         stream
+    }
+
+    /// A stream that another replica has begun: these events of it were stored, by position.
+    pub(super) fn adopted(
+        number: u64,
+        budget: Arc<Budget>,
+        keeper: Arc<dyn Keeper>,
+        events: StoredEvents,
+    ) -> Arc<Self> {
+        let stream = Self::events(number, budget, Some(keeper));
+        stream.adopt(events);
+        stream
+    }
+
+    /// Takes in events that another replica has stored, and that follow on those that are there.
+    pub(super) fn adopt(&self, events: StoredEvents) {
+        let mut state = self.state.lock();
+        for (position, event) in events {
+            let backlog = &mut state.backlog;
+            if backlog.end() < position {
+                // Nobody goes on behind a gap.
+                while backlog.forget_first() {}
+                (backlog.first, backlog.next) = (position, position);
+            }
+            if backlog.end() == position {
+                backlog.push(event.into());
+                backlog.stored = position + 1;
+            }
+        }
+        state.wake();
+        self.settle(state);
+    }
+
+    /// The position of the next event to come.
+    pub(super) fn end(&self) -> u64 {
+        self.state.lock().backlog.end()
+    }
+
+    /// What there is to store.
+    pub(super) fn unstored(&self) -> Unstored {
+        let state = self.state.lock();
+        let Backlog { events, first, stored, .. } = &state.backlog;
+        let from = (*stored).max(*first);
+        let events = events.iter().skip((from - first) as usize).cloned();
+        Unstored { events: (from..).zip(events).collect(), first: *first, finished: state.finished }
+    }
+
+    /// The events before this position are stored, or cannot be, and can be read.
+    pub(super) fn stored(&self, before: u64) {
+        let mut state = self.state.lock();
+        state.backlog.stored = state.backlog.stored.max(before);
+        state.wake();
     }
 
     fn new(
         number: u64,
         accepted: Accepted,
         budget: Option<Arc<Budget>>,
+        keeper: Option<Arc<dyn Keeper>>,
         work: Option<Box<dyn Send>>,
     ) -> Arc<Self> {
+        let stored = if keeper.is_some() { 1 } else { u64::MAX };
         let state = StreamState {
             answer: None,
             started: false,
-            backlog: Backlog { events: VecDeque::new(), first: 1, next: 1, held: 0, unread: 0 },
+            backlog: Backlog { events: VecDeque::new(), first: 1, next: 1, stored, held: 0, unread: 0 },
             reading: Reading::default(),
             keeps: budget.is_some(),
             account: Account::default(),
             finished: false,
-            since: Instant::now(),
+            since: None,
             work,
         };
         let state = Mutex::new(state);
-        Arc::new_cyclic(|own| Self { number, accepted, budget, own: own.clone(), state })
+        Arc::new_cyclic(|own| Self { number, accepted, budget, keeper, own: own.clone(), state })
     }
 
     /// A reader of everything after the event at `position`, in place of the current reader; `None` if there
@@ -174,9 +265,19 @@ impl Stream {
         let pushed = self.take_in(&mut state, message);
         let work = if is_answer { state.finish() } else { None };
         state.wake();
+        let started = state.started;
         self.settle(state);
         drop(work);
+        if started {
+            self.call_keeper();
+        }
         pushed
+    }
+
+    fn call_keeper(&self) {
+        if let (Some(keeper), Some(own)) = (&self.keeper, self.own.upgrade()) {
+            keeper.wake(&own);
+        }
     }
 
     fn take_in(&self, state: &mut StreamState, Outgoing { kind, mut bytes }: Outgoing<'_>) -> Pushed {
@@ -190,7 +291,7 @@ impl Stream {
                     OutgoingKind::Error(code) => Some(code),
                     _ => None,
                 };
-                into_single_line(&mut bytes);
+                unbreak(&mut bytes);
                 state.answer = Some(LoneAnswer { body: bytes.into(), error });
                 return Pushed::Read;
             }
@@ -209,7 +310,7 @@ impl Stream {
                 return Pushed::Nowhere;
             }
         }
-        into_single_line(&mut bytes);
+        unbreak(&mut bytes);
         let event = self.event(state.backlog.end(), &bytes);
         state.backlog.push(event);
         state.trim();
@@ -242,6 +343,7 @@ impl Stream {
             work
         };
         drop(work);
+        self.call_keeper();
     }
 
     /// Gives up returning readers: nothing is kept, and messages without a reader are lost.
@@ -295,7 +397,7 @@ impl Stream {
     /// Whether nobody reads the stream and nothing has come for `kept_for`, so that it need not be kept.
     pub(super) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.state.lock();
-        !state.reading.attached && state.since.elapsed() >= kept_for
+        !state.reading.attached && state.since.is_none_or(|since| since.elapsed() >= kept_for)
     }
 }
 
@@ -329,13 +431,18 @@ impl StreamState {
     fn detach(&mut self) {
         self.reading.attached = false;
         self.reading.turn += 1;
-        self.since = Instant::now();
+        // Nobody comes back to a single answer.
+        if self.started {
+            self.since = Some(Instant::now());
+        }
         self.wake();
     }
 
     fn finish(&mut self) -> Option<Box<dyn Send>> {
         self.finished = true;
-        self.since = Instant::now();
+        if self.started && !self.reading.attached {
+            self.since = Some(Instant::now());
+        }
         self.work.take()
     }
 
@@ -380,6 +487,9 @@ impl Backlog {
 
     /// The event that the reader gets next, and whether it is the last one.
     fn peek(&self) -> Option<(Bytes, bool)> {
+        if self.next >= self.stored {
+            return None;
+        }
         let at = (self.next - self.first) as usize;
         self.events.get(at).map(|event| (event.clone(), at + 1 == self.events.len()))
     }
@@ -457,7 +567,7 @@ impl Reader {
             state.trim();
             self.stream.settle(state);
             Poll::Ready(Some(Ok(chunk.into())))
-        } else if state.finished {
+        } else if state.finished && state.backlog.next >= state.backlog.end() {
             Poll::Ready(None)
         } else {
             state.reading.waker = Some(context.waker().clone());
@@ -493,16 +603,6 @@ impl Sink for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.0.finish();
-    }
-}
-
-/// Replaces line breaks by spaces. In valid JSON they occur only between tokens, and in an event they would
-/// end a line.
-fn into_single_line(message: &mut [u8]) {
-    if memchr::memchr2(b'\n', b'\r', message).is_some() {
-        for byte in message.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-            *byte = b' ';
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Den, dev, leave, open, pid_of, servers, sessions, wait_until_dead};
-use crate::harness::{fake, signal};
+use crate::harness::{TOOLS_CHANGED, fake, signal};
 
 #[test]
 fn servers_end_when_nobody_has_them_open_and_not_before() {
@@ -214,4 +214,32 @@ fn an_orderly_end_lets_calls_finish_and_is_no_death() {
     }
     assert_eq!(peer.stderr(), "");
     leave(peer);
+}
+
+#[test]
+fn an_idle_server_is_stopped_for_all_sessions_and_a_call_of_any_starts_it_again() {
+    let mut config = dev(json!({"a": fake("--with report --stubborn 1")}));
+    config["idleTimeout"] = json!(0.3);
+    let den = Den::new(&config);
+    let mut peers = [den.session(), den.session()];
+    for peer in &mut peers {
+        open(peer, "dev");
+        peer.tools();
+        peer.count(TOOLS_CHANGED);
+    }
+    for asks in [0, 1] {
+        let pid = pid_of(&mut peers[asks], "a");
+        let status = den.until("its rest", |now| now["servers"][0]["state"] == "stopped");
+        assert_eq!(status["servers"][0]["sessions"], 2, "{status:#}");
+        let end = Instant::now() + Duration::from_secs(5);
+        while den.servers_of() > 0 {
+            assert!(Instant::now() < end, "what it started ends with it: {:?}", den.lab.processes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_ne!(pid_of(&mut peers[1 - asks], "a"), pid);
+    }
+    for mut peer in peers {
+        assert_eq!((peer.tools().len(), peer.count(TOOLS_CHANGED)), (2, 0), "nobody is told");
+        leave(peer);
+    }
 }

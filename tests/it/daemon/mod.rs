@@ -1,7 +1,9 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
 //! what becomes of a session when the daemon dies ([`death`]), where the daemon is and whom it trusts ([`place`]),
-//! what reaches the model through it ([`reaching`]), and what people see of it ([`verbs`]).
+//! what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]), and
+//! what it takes ([`cost`]).
 
+mod cost;
 mod death;
 mod ending;
 mod place;

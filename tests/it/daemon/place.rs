@@ -74,7 +74,7 @@ fn where_there_can_be_no_daemon_a_session_is_served_in_its_own_process() {
     leave(peer);
     let doctor = den.run(&["doctor", "--json"]);
     let told: Value = serde_json::from_str(&doctor.stdout).expect("one JSON value");
-    assert_eq!(told["daemon"], json!({"usable": true, "problem": null}), "{told}");
+    assert_eq!(told["daemon"], json!({"usable": true, "problem": null, "elsewhere": []}), "{told}");
 }
 
 /// Whoever sits on the socket, silent or talking nonsense, is not told anything.
@@ -257,8 +257,15 @@ fn without_a_runtime_directory_the_daemon_is_in_the_one_for_temporary_files() {
     let user = fs::metadata(&den.lab.dir).expect("ours").uid();
     let directory = den.lab.dir.join(format!("mcp-workbench-{user}"));
     assert_eq!(fs::metadata(&directory).expect("a directory").permissions().mode() & 0o777, 0o700);
-    // Clients that hand on other variables have another daemon, and one `stop` ends both.
+    // Clients that hand on other variables have another daemon, of which `doctor` tells, and one `stop` ends both.
     let other = den.session();
+    let doctor = den.run(&["doctor"]).stdout;
+    let told =
+        format!("another daemon runs in ~/mcp-workbench-{user}, for sessions with another XDG_RUNTIME_DIR\n");
+    assert!(doctor.contains(&told), "{doctor}");
+    let doctor = den.run(&["doctor", "--json"]).stdout;
+    let doctor: Value = serde_json::from_str(&doctor).expect("one JSON value");
+    assert_eq!(doctor["daemon"]["elsewhere"], json!([directory]), "{doctor}");
     assert_eq!(den.run(&["stop"]).stdout, "2 daemons and their servers have ended.\n");
     leave(other);
     leave(peer);

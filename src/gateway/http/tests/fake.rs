@@ -1,5 +1,6 @@
 //! A backend that does what the method says.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::header::HeaderMap;
@@ -8,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use crate::core::record::Record;
 use crate::core::reply::Batch;
 use crate::core::route::{OutgoingKind, Route};
 use crate::events::metrics::Exposition;
@@ -27,6 +29,8 @@ pub(super) struct Fake {
 pub(super) struct FakeSession {
     number: usize,
     unrelated: Arc<dyn Sink>,
+    /// What it has opened, by requests with the method `open`.
+    pub(super) open: Mutex<Vec<String>>,
 }
 
 impl Fake {
@@ -170,13 +174,19 @@ impl Backend for Shared {
 
     fn open(&self, caller: Caller, _id: &str, unrelated: Arc<dyn Sink>) -> Arc<FakeSession> {
         let mut sessions = self.0.sessions.lock();
-        let session = Arc::new(FakeSession { number: sessions.len(), unrelated });
+        let session = Arc::new(FakeSession { number: sessions.len(), unrelated, open: Mutex::default() });
         sessions.push(session.clone());
         self.0.note(format!("open {:?}", caller.toolbox));
         session
     }
 
     fn legacy(&self, session: &Arc<FakeSession>, message: Message<'_>, stream: Arc<dyn Sink>) {
+        if let Message::Request(Request { method, id, .. }) = &message
+            && method == "open"
+        {
+            session.open.lock().push(id.raw().into_owned());
+            session.unrelated.changed();
+        }
         self.0.run(&format!("session {}", session.number), message, stream);
     }
 
@@ -194,6 +204,28 @@ impl Backend for Shared {
                 Err(Malformed { why, .. }) => drop(stream.send(error("null", why.code))),
             }
         }
+    }
+
+    fn record(&self, session: &Arc<FakeSession>) -> Record {
+        Record { open: session.open.lock().clone(), ..Record::default() }
+    }
+
+    fn restore<'a>(
+        &'a self,
+        session: &'a Arc<FakeSession>,
+        record: Record,
+        first_question: u64,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.note(format!("restore {:?} {}", record.open, first_question >> 32));
+        *session.open.lock() = record.open;
+        Box::pin(std::future::ready(()))
+    }
+
+    fn fail(&self, _session: &Arc<FakeSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {
+        let Message::Request(Request { id, .. }) = message else { return };
+        self.0.note(format!("failed {}", id.raw()));
+        assert!(!reason.is_empty());
+        stream.send(error(&id.raw(), -32000));
     }
 
     fn close(&self, session: &Arc<FakeSession>) {

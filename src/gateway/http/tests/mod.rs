@@ -4,6 +4,7 @@ mod checks;
 mod client;
 mod ending;
 mod fake;
+mod replicas;
 mod sessions;
 mod streams;
 

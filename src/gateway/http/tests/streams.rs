@@ -192,7 +192,7 @@ async fn broken_streams_are_resumed_without_loss_or_repetition() {
 
 #[tokio::test]
 async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
-    let server = Running::start(serving(Vec::new()), |settings| settings.kept_bytes = 1000).await;
+    let server = Running::start(serving(Vec::new()), |settings| settings.keeping.bytes = 1000).await;
     let session = server.session("2025-11-25").await;
     let mut ids = Vec::new();
     for (id, bytes) in [(1, 600), (2, 600)] {
@@ -220,7 +220,7 @@ async fn a_stream_that_has_given_way_is_as_good_as_unknown() {
 
 #[tokio::test]
 async fn streams_are_forgotten_after_their_time() {
-    let server = Running::start(serving(Vec::new()), |settings| settings.kept_for = Duration::ZERO).await;
+    let server = Running::start(serving(Vec::new()), |settings| settings.keeping.time = Duration::ZERO).await;
     let session = server.session("2025-11-25").await;
     let reply = server.ask(&post("/mcp", &session, &call(1, "progress"))).await;
     let first = events_in(&reply.body)[0].split_once(' ').unwrap().0.to_owned();

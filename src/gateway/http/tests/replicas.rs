@@ -1,0 +1,127 @@
+//! Two servers that are replicas over one store in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::client::events_in;
+use super::fake::notice;
+use super::{ECHO, PATIENCE, Running, call, get, post, serving};
+use crate::config::Secret;
+use crate::replicas::Replicas;
+use crate::replicas::in_process::InProcess;
+use crate::replicas::store::Store;
+
+struct Replica {
+    server: Running,
+    replicas: Arc<Replicas>,
+}
+
+impl Replica {
+    async fn start(store: &Arc<dyn Store>) -> Self {
+        let replicas = Replicas::new(store.clone(), &[Secret::new("a key of thirty-two bytes, at least")]);
+        replicas.begin().await.unwrap();
+        let joined = replicas.clone();
+        let server = Running::start(serving(Vec::new()), |settings| settings.replicas = Some(joined)).await;
+        Self { server, replicas }
+    }
+
+    /// Dies without a word.
+    fn kill(&self) {
+        self.replicas.stop();
+        self.server.task.abort();
+    }
+}
+
+async fn two() -> [Replica; 2] {
+    let store: Arc<dyn Store> = Arc::new(InProcess::default());
+    [Replica::start(&store).await, Replica::start(&store).await]
+}
+
+#[tokio::test]
+async fn a_session_is_served_at_every_replica() {
+    let [one, two] = two().await;
+    let session = one.server.session("2025-06-18").await;
+    for replica in [&two, &one] {
+        assert_eq!(replica.server.ask(&post("/mcp", &session, &call(1, "ping"))).await.body, ECHO);
+    }
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(two.server.ask(&post("/mcp", &session, told)).await.status, 202);
+    one.server.fake.noted("session 0 notifications/initialized").await;
+    assert!(two.server.fake.sessions.lock().is_empty(), "it lives in one place");
+    // Its stream is at the other.
+    let mut stream = two.server.connect().await;
+    stream.send(&get("/mcp", &format!("{session}Accept: text/event-stream\r\n"))).await;
+    assert!(stream.head().await.is_event_stream());
+    assert_eq!(stream.chunk().await.as_deref(), Some("id: 3-0\n\n"));
+    assert!(one.server.fake.unrelated(0).send(notice("{}")));
+    assert_eq!(stream.events(1).await, ["3-1 {}"]);
+    // The stream of an answer can be read again at either of them.
+    let whole = two.server.ask(&post("/mcp", &session, &call(2, "progress"))).await;
+    let events = events_in(&whole.body);
+    assert_eq!(events.len(), 3, "{whole:?}");
+    let first = events[0].split(' ').next().unwrap();
+    for replica in [&one, &two] {
+        let after = format!("{session}Last-Event-ID: {first}\r\nAccept: text/event-stream\r\n");
+        let rest = replica.server.ask(&get("/mcp", &after)).await;
+        assert_eq!(events_in(&rest.body), events[1..]);
+    }
+    let delete = get("/mcp", &session).replacen("GET", "DELETE", 1);
+    assert_eq!(two.server.ask(&delete).await.status, 204);
+    one.server.fake.noted("close 0").await;
+    for replica in [&one, &two] {
+        assert_eq!(replica.server.ask(&post("/mcp", &session, &call(1, "ping"))).await.status, 404);
+    }
+    assert_eq!(stream.chunk().await, None, "its stream has ended properly");
+}
+
+#[tokio::test]
+async fn a_session_whose_home_is_silent_moves_and_what_was_in_flight_fails_once() {
+    let [one, two] = two().await;
+    let session = one.server.session("2025-06-18").await;
+    two.server.ask(&post("/mcp", &session, &call(5, "open"))).await;
+    let mut stream = two.server.connect().await;
+    stream.send(&get("/mcp", &format!("{session}Accept: text/event-stream\r\n"))).await;
+    assert!(stream.head().await.is_event_stream());
+    stream.chunk().await;
+    assert!(one.server.fake.unrelated(0).send(notice(r#"{"n":1}"#)));
+    let before = stream.events(1).await;
+    let mut waiting = two.server.connect().await;
+    waiting.send(&post("/mcp", &session, &call(7, "hold"))).await;
+    one.server.fake.noted("session 0 holds 7").await;
+    let begun = Instant::now();
+    one.kill();
+    let failed = waiting.reply().await;
+    assert_eq!(failed.code(), Some(-32000), "{failed:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    two.server.fake.noted(r#"restore ["5"] 2"#).await;
+    two.server.fake.noted("failed 7").await;
+    assert_eq!(two.server.ask(&post("/mcp", &session, &call(1, "ping"))).await.body, ECHO);
+    // The same connection goes on with the stream.
+    let end = Instant::now() + PATIENCE;
+    while !two.server.fake.unrelated(0).is_read() {
+        assert!(Instant::now() < end);
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(two.server.fake.unrelated(0).send(notice(r#"{"n":2}"#)));
+    let (number, _) = before[0].split_once('-').unwrap();
+    assert_eq!(stream.events(1).await, [format!(r#"{number}-2 {{"n":2}}"#)], "after {before:?}");
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_leaves_its_sessions_at_once_and_finishes_its_calls() {
+    let [mut one, two] = two().await;
+    let session = one.server.session("2025-06-18").await;
+    let mut waiting = two.server.connect().await;
+    waiting.send(&post("/mcp", &session, &call(7, "hold"))).await;
+    one.server.fake.noted("session 0 holds 7").await;
+    one.server.end();
+    one.server.fake.noted("drain").await;
+    let begun = Instant::now();
+    assert_eq!(two.server.ask(&post("/mcp", &session, &call(1, "ping"))).await.body, ECHO);
+    two.server.fake.noted("restore [] 3").await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    one.server.fake.take("7").send(super::fake::whole_answer(r#"{"jsonrpc":"2.0","id":7,"result":"late"}"#));
+    assert!(waiting.reply().await.body.contains("late"), "it had its time");
+}

@@ -1,0 +1,121 @@
+//! A store that is away, paused, full or has forgotten everything, and connections that drop.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Cluster, PING, echo, open, ping, tools, until};
+use crate::client::{Client, Era, Exchanged, Web};
+
+/// A request of a session at one replica.
+fn post(cluster: &Cluster, replica: usize, client: &mut Client, body: &str) -> Exchanged {
+    let mut web = Web::new(&cluster.address(replica));
+    web.session = client.over_http().session.clone();
+    web.exchange("POST", &web.common(), body)
+}
+
+fn is_refused(answer: &Exchanged) -> bool {
+    answer.status == 503 && answer.headers.get("retry-after").map(String::as_str) == Some("1")
+}
+
+/// What holds while the store is away: the session's home is the first replica.
+fn check_away(cluster: &Cluster, client: &mut Client, modern: &mut Client) {
+    for replica in 0..3 {
+        let what = format!("replica {replica} notices");
+        until(&what, || cluster.get(replica, "/readyz").body.contains("degraded"));
+        assert_eq!(
+            (cluster.get(replica, "/readyz").status, cluster.get(replica, "/healthz").status),
+            (200, 200)
+        );
+    }
+    let begun = Instant::now();
+    for _ in 0..20 {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dev__a__echo","arguments":{"n":1}}}"#;
+        let answer = post(cluster, 0, client, call);
+        assert!(answer.status == 200 && !answer.body.contains("isError\":true"), "{answer:?}");
+        modern.call("use_tool", json!({"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}})).text();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits for the store: {:?}", begun.elapsed());
+    for replica in [1, 2] {
+        assert!(is_refused(&post(cluster, replica, client, PING)), "a session of another home");
+    }
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
+    let web = Web::new(&cluster.address(0));
+    assert!(is_refused(&web.exchange("POST", "", initialize)));
+    let mut web = Web::new(&cluster.address(0));
+    web.session = client.over_http().session.clone();
+    assert!(is_refused(&web.exchange("DELETE", &web.common(), "")));
+    assert_eq!(post(cluster, 0, client, PING).status, 200, "it has not ended");
+}
+
+/// Waits until every replica has the store again.
+fn until_back(cluster: &Cluster) {
+    let took = until("it is back", || {
+        (0..3).all(|replica| !cluster.get(replica, "/readyz").body.contains("degraded"))
+    });
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn while_the_store_is_silent_homes_go_on_and_afterwards_everything_does() {
+    let Some(cluster) = Cluster::start(tools("echo,slow,started")) else { return };
+    let mut client = cluster.client_of(0);
+    open(&mut client);
+    let mut modern = cluster.hosts[0].client(Era::Modern);
+    open(&mut modern);
+    cluster.store.pause();
+    check_away(&cluster, &mut client, &mut modern);
+    cluster.store.resume();
+    until_back(&cluster);
+    for replica in 0..3 {
+        assert_eq!(post(&cluster, replica, &mut client, PING).status, 200, "replica {replica}");
+    }
+    echo(&mut client, 2);
+}
+
+#[test]
+fn a_store_that_forgets_ends_the_sessions_and_nothing_else() {
+    let mut config = tools("echo,slow,started");
+    config["stateKey"] = json!("none");
+    let Some(mut cluster) = Cluster::start(config) else { return };
+    let mut client = cluster.client_of(0);
+    open(&mut client);
+    let mut modern = cluster.hosts[0].client(Era::Modern);
+    open(&mut modern);
+    cluster.store.kill();
+    check_away(&cluster, &mut client, &mut modern);
+    cluster.store.restart();
+    until_back(&cluster);
+    let session = client.over_http().session.clone();
+    let took =
+        until("it is unknown", || (0..3).all(|replica| ping(&cluster, replica, session.as_deref()) == 404));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Clients begin anew, also after the data alone was forgotten.
+    for _ in 0..2 {
+        let mut client = cluster.client(Era::Legacy);
+        open(&mut client);
+        for n in 0..6 {
+            echo(&mut client, n);
+        }
+        cluster.store.flush();
+        let session = client.over_http().session.clone();
+        let took = until("it is unknown", || {
+            (0..3).all(|replica| ping(&cluster, replica, session.as_deref()) == 404)
+        });
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+    modern.call("use_tool", json!({"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}})).text();
+}
+
+#[test]
+fn a_connection_that_drops_is_made_anew_and_no_client_notices() {
+    let Some(cluster) = Cluster::start(tools("echo")) else { return };
+    let mut client = cluster.client(Era::Legacy);
+    open(&mut client);
+    for n in 0..30 {
+        if n % 3 == 0 {
+            cluster.store.drop_connections();
+        }
+        echo(&mut client, n);
+    }
+}
