@@ -24,6 +24,7 @@ for (const name of ['sessions', 'concurrency', 'seconds', 'kills', 'calls']) opt
 const directory = mkdtempSync(join(tmpdir(), 'replicas-'));
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const running = new Set();
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130));
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL');
   rmSync(directory, { recursive: true, force: true });
@@ -104,11 +105,14 @@ async function startBalancer(gateways) {
     .replace(/^resolvers[^]*?\n\n/m, '')
     .replace('bind :8850', `bind 127.0.0.1:${port}`)
     .replace(/ +server-template.*/, servers)
-    .replace(' init-addr none,libc', '');
+    .replace(' init-addr none,libc', '')
+    // A shell has fewer descriptors than a container.
+    .replace('maxconn 20000', 'maxconn 4000');
   const file = join(directory, 'haproxy.cfg');
   writeFileSync(file, text);
   const child = start('haproxy', ['-db', '-f', file]);
   child.stdout.resume();
+  child.on('exit', (code) => { if (code) throw new Error(`haproxy ended with ${code}`); });
   for (;;) {
     const ready = await request(port, 'GET', '/readyz', {}, '').then((answer) => answer.status === 200, () => false);
     if (ready) return { child, port };

@@ -198,7 +198,12 @@ async fn serve_here(
 }
 
 /// Hands a request to its home and passes on what comes of it, to the last part.
-async fn hand_over(shared: &Shared, home: &str, body: &[u8], stream: &Arc<dyn Sink>) -> Result<Arrival, Away> {
+async fn hand_over(
+    shared: &Shared,
+    home: &str,
+    body: &[u8],
+    stream: &Arc<dyn Sink>,
+) -> Result<Arrival, Away> {
     let mut asking = shared.replicas.ask(home, Subject::Modern, body).await?;
     loop {
         match asking.next().await {

@@ -33,7 +33,7 @@ fn what_belongs_to_no_request_reaches_the_stream_wherever_it_is() {
 
 #[test]
 fn questions_are_answered_and_calls_cancelled_at_any_replica() {
-    let Some(cluster) = Cluster::start(tools("ask,slow,started,cancelled")) else { return };
+    let Some(cluster) = Cluster::start(tools("ask")) else { return };
     let mut client = cluster.client(Era::Legacy);
     open(&mut client);
     let ask = r#"{"method":"roots/list"}"#;
@@ -42,6 +42,10 @@ fn questions_are_answered_and_calls_cancelled_at_any_replica() {
         assert_eq!(questions.len(), 1);
         assert!(answer.text().contains("roots"), "{answer:?}");
     }
+    // A server that has asked is given one call at a time, so another one is cancelled.
+    let Some(cluster) = Cluster::start(tools("slow,started,cancelled")) else { return };
+    let mut client = cluster.client(Era::Legacy);
+    open(&mut client);
     for n in 1..=3 {
         let slow = client.post_call("dev__a__slow", json!({"key": n.to_string()}));
         client.call("dev__a__started", json!({"key": n.to_string()})).text();
