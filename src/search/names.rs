@@ -22,7 +22,7 @@ pub(super) enum Named {
     BySuffix,
     /// The first sentence of the tool's description.
     BySentence,
-    /// All words of the name, possibly mistyped or preceded by words of the server's name.
+    /// All words of the name, possibly mistyped, with grammar among them, or preceded by words of the server's name.
     ByWords,
     /// The exact letters, ignoring case and word separators.
     Exactly,
@@ -38,7 +38,7 @@ impl Query {
         let all = self.are(words, name);
         if (all || words.len() == 1) && self.spells(&tool.name) {
             Named::Exactly
-        } else if all || self.is_qualified(index, tool) {
+        } else if all || self.are(&self.name, name) || self.is_qualified(index, tool) {
             Named::ByWords
         } else if self.is_sentence(&tool.sentence) {
             Named::BySentence

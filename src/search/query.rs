@@ -46,6 +46,8 @@ pub(super) struct Query {
     pub(super) clauses: usize,
     /// The words in order, as indexes into `terms`.
     pub(super) sequence: Vec<usize>,
+    /// The words that may be a name's: those in order that are neither grammar nor too long for a word.
+    pub(super) name: Vec<usize>,
     /// Words that follow one another, ignoring grammar, as indexes into `terms`.
     pub(super) pairs: Vec<(usize, usize)>,
     /// Whether the query has few words of content.
@@ -102,6 +104,7 @@ impl Query {
             terms: Vec::new(),
             clauses: breaks.len() + 1,
             sequence: Vec::new(),
+            name: Vec::new(),
             pairs: Vec::new(),
             is_short: content <= SHORT,
             deed: None,
@@ -139,6 +142,9 @@ impl Query {
                 query.deed = query.deed.or_else(|| meaning::deed(&term.stem));
             }
             query.sequence.push(place);
+            if !stop && word.raw.len() <= LONGEST {
+                query.name.push(place);
+            }
             sums[clause].add(pieces(word.raw), if *stop || *talk { 1 } else { 2 });
             if !stop {
                 query.pairs.extend(before.replace(place).map(|before| (before, place)));

@@ -18,7 +18,7 @@ use super::tokens::words;
 /// The weight of the best clause of a query, beside the whole query.
 const CLAUSE: f32 = 0.6;
 /// The largest bonus for a tool whose name consists of words of the query.
-const NAME_COVERED: f32 = 0.15;
+const NAME_COVERED: f32 = 0.2;
 /// The largest bonus for a tool in whose name or first sentence words of the query follow one another.
 const PHRASE: f32 = 0.2;
 /// The bonus for a tool that does what was asked for, and the penalty for one that does something else.

@@ -97,6 +97,7 @@ fn finds_what_is_meant() {
     check("findSymbol", "find_symbol");
     check("Find-Symbol", "find_symbol");
     check("serena find symbol", "find_symbol");
+    check("find the symbol", "find_symbol");
     check("serena/find_symbol", "find_symbol");
     check("referencing symbols", "find_referencing_symbols");
     check("merge_pull", "merge_pull_request");
