@@ -206,7 +206,7 @@ impl Console<'_> {
             return Ok(Settled::Same);
         }
         let verb = match proposal.after {
-            Some(_) if snapshot.bytes.is_some() => "Changed",
+            Some(_) if snapshot.bytes.is_some() => "Change",
             Some(_) => "Create",
             None => "Remove",
         };
@@ -463,7 +463,7 @@ mod tests {
         ] {
             let change = change(&answers.concat(), answers, Ok(()));
             assert_eq!(change.outcome.expect("no failure"), settled, "{answers:?}");
-            assert_eq!(change.asked, vec!["Changed FILE? [y/N/d] "; answers.len()], "{answers:?}");
+            assert_eq!(change.asked, vec!["Change FILE? [y/N/d] "; answers.len()], "{answers:?}");
             let diffs = diff.repeat(answers.len() - 1);
             assert_eq!(change.shown, format!("{diffs}{shown}"), "{answers:?}");
             let written = settled == Settled::Written;

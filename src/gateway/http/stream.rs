@@ -174,6 +174,8 @@ impl Stream {
     ) -> Arc<Self> {
         let stream = Self::events(number, budget, Some(keeper));
         stream.adopt(events);
+        // Its reader has yet to come.
+        stream.state.lock().since = Some(Instant::now());
         stream
     }
 

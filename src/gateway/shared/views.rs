@@ -71,8 +71,9 @@ pub(in crate::gateway) struct SharedView {
     pub(super) workspace: Arc<Workspace>,
     /// Whether the view stands as the entry says, as far as anybody has told us.
     is_current: AtomicBool,
-    /// The epoch of the entry that was looked at last. Held while somebody looks, so that nobody acts on an older one.
-    seen: tokio::sync::Mutex<u64>,
+    /// Whether the entry was there when this replica last looked at it or changed it. Held while somebody looks, so that
+    /// nobody acts on an older one.
+    stood: tokio::sync::Mutex<bool>,
     /// What was changed while the store was away.
     unsaid: Mutex<Vec<ViewChange>>,
 }
@@ -110,7 +111,7 @@ impl Views {
             entry: format!("view:{}", Replicas::digest(&[&key.0, key.1.as_deref().unwrap_or("/")])),
             workspace: workspace.clone(),
             is_current: AtomicBool::new(false),
-            seen: tokio::sync::Mutex::new(0),
+            stood: tokio::sync::Mutex::new(false),
             unsaid: Mutex::default(),
         });
         views.push(view.clone());
@@ -157,6 +158,7 @@ impl Shared {
             let before = standing.clone();
             change.apply(&mut standing);
             if standing == before || self.write(view, seen, &standing).await?.is_some() {
+                *view.stood.lock().await = true;
                 return Ok(());
             }
         }
@@ -259,17 +261,17 @@ fn view_of(gateway: &Arc<Gateway>, key: &CallerKey) -> Option<Arc<SharedView>> {
 pub(super) async fn sync(gateway: &Arc<Gateway>, view: &Arc<SharedView>) -> Result<(), Away> {
     let Some(shared) = gateway.shared.get() else { return Ok(()) };
     let missing = {
-        let mut seen = view.seen.lock().await;
-        let (epoch, standing) = shared.standing(view).await?;
-        if epoch == 0 && *seen > 0 {
-            // The store has forgotten it, and we have not.
-            *seen = shared.write(view, 0, &now(view)).await?.unwrap_or(0);
+        let mut stood = view.stood.lock().await;
+        let (epoch, mut standing) = shared.standing(view).await?;
+        if epoch == 0 && *stood {
+            // The store has forgotten it, and we have not; another replica may write it first.
+            shared.write(view, 0, &now(view)).await?;
+            standing = shared.standing(view).await?.1;
+        }
+        if !view.unsaid.lock().is_empty() {
             return Ok(());
         }
-        if epoch < *seen || !view.unsaid.lock().is_empty() {
-            return Ok(());
-        }
-        *seen = epoch;
+        *stood |= epoch > 0;
         settle(gateway, view, &standing)
     };
     let mut opening = JoinSet::new();

@@ -43,7 +43,7 @@ fn what_nobody_approved_is_withheld_from_every_session() {
         assert_eq!((&opened["tools_registered"], &opened["tools_withheld"]), (&json!(1), &json!(1)));
         assert_eq!(peer.tools(), ["open_toolbox", "dev__a__known"]);
         let refused = peer.call("dev__a__new", "{}");
-        assert!(refused.is_error() && refused.text().contains("workbench-config.lock"), "{refused:?}");
+        assert!(refused.failure().contains("workbench-config.lock"), "{refused:?}");
     }
     leave_all(vec![one, other]);
 }
