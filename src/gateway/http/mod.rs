@@ -9,6 +9,7 @@
 
 mod annex;
 mod answer;
+mod backend;
 mod body;
 mod budget;
 mod exchange;
@@ -25,12 +26,11 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hyper::header::HeaderMap;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -41,6 +41,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
+pub use self::backend::{Backend, Caller};
 pub(super) use self::body::read as read_body;
 use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
@@ -48,11 +49,8 @@ pub use self::guard::{is_host, is_origin};
 pub(super) use self::headers::{is_json, mirror};
 use self::homes::Homes;
 use self::sessions::Sessions;
-use crate::config::{Secret, Serving, Token};
-use crate::core::record::Record;
+use crate::config::{Serving, Token};
 pub use crate::core::route::{Outgoing, Sink};
-use crate::events::metrics::Exposition;
-use crate::protocol::message::{Malformed, Message};
 use crate::replicas::Replicas;
 
 /// Access to the headers for fuzz targets.
@@ -77,83 +75,6 @@ pub(crate) mod fuzzing {
             r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
         let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
     }
-}
-
-/// The caller of a request, and the toolbox that it asks for.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// The toolbox of `/mcp/{toolbox}`.
-    pub toolbox: Option<Arc<str>>,
-    /// The caller's token; `None` if no tokens are configured.
-    pub token: Option<Arc<Token>>,
-}
-
-impl Caller {
-    fn secret(&self) -> Option<&Secret> {
-        self.token.as_ref().map(|token| &token.token)
-    }
-
-    /// Whether both are the same caller on the same path.
-    fn is_same(&self, other: &Self) -> bool {
-        self.toolbox == other.toolbox && self.secret() == other.secret()
-    }
-}
-
-/// What the transport serves; the gateway implements it.
-pub trait Backend: Send + Sync + 'static {
-    /// A legacy client.
-    type Legacy: Send + Sync + 'static;
-
-    /// Whether the caller's toolbox exists for its token.
-    fn toolbox_exists(&self, caller: &Caller) -> bool;
-    /// Whether requests are served. The error says why not yet.
-    fn ready(&self) -> Result<(), String>;
-    /// Creates a legacy client, whose session has this id and whose `initialize` follows. `unrelated` takes
-    /// messages that belong to no request.
-    fn open(&self, caller: Caller, id: &str, unrelated: Arc<dyn Sink>) -> Arc<Self::Legacy>;
-    /// Handles a legacy client's message. The answer goes to `stream`, after everything else that belongs to
-    /// the request.
-    fn legacy(&self, client: &Arc<Self::Legacy>, message: Message<'_>, stream: Arc<dyn Sink>);
-    /// Handles a legacy client's batch, including the parts that are not messages. The answers go to `stream`
-    /// together.
-    fn legacy_batch(
-        &self,
-        client: &Arc<Self::Legacy>,
-        parts: Vec<Result<Message<'_>, Malformed>>,
-        stream: Arc<dyn Sink>,
-    );
-    /// How a legacy client stands, so that it can go on at another replica.
-    fn record(&self, client: &Arc<Self::Legacy>) -> Record;
-    /// Lets a legacy client that was just created go on as it stood at another replica. No question of it has an id below
-    /// `first_question`.
-    fn restore<'a>(
-        &'a self,
-        client: &'a Arc<Self::Legacy>,
-        record: Record,
-        first_question: u64,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-    /// Answers a request as if its upstream had died, for this reason.
-    fn fail(&self, client: &Arc<Self::Legacy>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>);
-    /// Handles the end of a legacy client: its calls are cancelled, and what it opened is released.
-    fn close(&self, client: &Arc<Self::Legacy>);
-    /// Handles a modern request or notification. Its headers have been checked, except `mirrored`, which
-    /// stand for parameters of a tool. Dropping the returned value before the answer cancels the request.
-    fn modern(
-        &self,
-        caller: Caller,
-        message: Message<'_>,
-        mirrored: HeaderMap,
-        stream: Arc<dyn Sink>,
-    ) -> Box<dyn Send>;
-    /// What was counted, to be written as text beside everything else; there are this many sessions.
-    fn metrics(&self, sessions: usize) -> Box<dyn FnOnce(Exposition) -> String + Send>;
-    /// Forgets modern clients that nobody has heard of for this long; called every few seconds.
-    fn sweep(&self, idle: Duration);
-    /// Handles the shutdown of the server: no more requests come, and subscriptions end with their completion
-    /// response.
-    fn drain(&self);
-    /// Handles the end of the time for shutdown: every unanswered request fails with an error at once.
-    fn abandon(&self);
 }
 
 /// The settings of a server.
