@@ -178,7 +178,7 @@ fn serves_http(gateway: &Gateway) -> bool {
 
 /// Empties a workspace whose toolbox is gone, or is no longer for this client.
 fn shut(gateway: &Gateway, workspace: &Arc<Workspace>, whole: &dyn Face, toolbox: Option<&str>) {
-    gateway.http_clients.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
+    gateway.http_clients.take_out(|_, other| Arc::ptr_eq(other, workspace));
     workspace.end_listeners();
     match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
         true => gateway.engine.discard(workspace),

@@ -41,7 +41,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
-pub use self::backend::{Backend, Caller};
+pub use self::backend::{Backend, Caller, CallerKey};
 pub(super) use self::body::read as read_body;
 use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
