@@ -24,7 +24,7 @@ pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Nod
     };
     let session = reply.session().clone();
     // A client can still unsubscribe from a resource that was switched off after it subscribed.
-    let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
+    let leaves = method == "resources/unsubscribe" && session.subscriptions.has(&uri);
     let reads = method == "resources/read";
     let (upstream, own) = match find_resource(gateway, &session, &uri, leaves, reads, &reply) {
         Found::At(upstream, own) => (upstream, own),
@@ -57,8 +57,8 @@ fn subscribe(
     let what = Watched::Resource(own_uri.clone());
     if upstream.is_modern() {
         let is_new = match more {
-            true => session.subscribe(uri, upstream, &own_uri),
-            false => session.unsubscribe(uri),
+            true => session.subscriptions.add(uri, upstream, &own_uri),
+            false => session.subscriptions.remove(uri),
         };
         if is_new {
             gateway.engine.watch(upstream, &what, more);
@@ -71,7 +71,7 @@ fn subscribe(
     if !more {
         // The count drops before the upstream has answered: if another client subscribes meanwhile, the
         // upstream must be told again.
-        if session.unsubscribe(uri) {
+        if session.subscriptions.remove(uri) {
             upstream.count_watcher(&what, false);
             session.record();
         }
@@ -81,7 +81,7 @@ fn subscribe(
         };
     }
     if upstream.connection().is_some() && upstream.is_watched(&what) {
-        if session.subscribe(uri, upstream, &own_uri) {
+        if session.subscriptions.add(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
             session.record();
         }
@@ -90,7 +90,7 @@ fn subscribe(
     let (owner, exposed) = (upstream.clone(), uri.to_owned());
     let finish = move |answer: Answer<'_>, reply: Reply| {
         if let Answer::Result(_) = answer
-            && session.subscribe(&exposed, &owner, &own_uri)
+            && session.subscriptions.add(&exposed, &owner, &own_uri)
         {
             owner.count_watcher(&what, true);
             session.record();

@@ -131,7 +131,7 @@ impl Moves {
             }
         });
         for session in workspace.sessions() {
-            session.end_lost_subscriptions();
+            workspace.read(|view| session.subscriptions.end_lost(view));
             session.record();
         }
     }
