@@ -55,7 +55,7 @@ impl Moves {
         for (gateway, face) in gateways {
             gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
             if let Some(daemon_session) = &gateway.daemon_session {
-                *daemon_session.secrets.write() = face.common().secrets.clone();
+                daemon_session.hide(&face.common().secrets);
             }
             settings = Some(face.common().clone());
         }
