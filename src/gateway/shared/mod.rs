@@ -34,9 +34,9 @@ use crate::config::Isolation;
 use crate::core::bridge::Unsealed;
 use crate::core::tasks::TaskHome;
 use crate::core::workspace::Workspace;
+use crate::replicas::Replicas;
 use crate::replicas::post::Subject;
 use crate::replicas::store::Away;
-use crate::replicas::{Mailed, Replicas};
 
 /// What this gateway shares with its replicas.
 pub(super) struct Shared {
@@ -110,8 +110,8 @@ impl Gateway {
         let views = gateway.clone();
         replicas.serve(
             Subject::View,
-            Arc::new(move |mailed| {
-                if let (Mailed::Asked(handed), Some(gateway)) = (mailed, views.upgrade()) {
+            Arc::new(move |handed| {
+                if let Some(gateway) = views.upgrade() {
                     views::told(gateway, handed);
                 }
             }),
@@ -119,8 +119,8 @@ impl Gateway {
         let requests = gateway.clone();
         replicas.serve(
             Subject::Modern,
-            Arc::new(move |mailed| {
-                if let (Mailed::Asked(handed), Some(gateway)) = (mailed, requests.upgrade()) {
+            Arc::new(move |handed| {
+                if let Some(gateway) = requests.upgrade() {
                     handing::serve(gateway, handed);
                 }
             }),
