@@ -444,6 +444,12 @@ impl Store for Valkey {
     fn send<'a>(&'a self, to: &'a str, message: &'a [u8], life: Duration) -> Pending<'a, ()> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{to}"));
+            let mut command = cmd("XADD");
+            command.arg(&key).arg("NOMKSTREAM").arg("*").arg("l").arg(message);
+            let sent: Option<String> = self.ask(command).await?;
+            if sent.is_some() {
+                return Ok(());
+            }
             let mut pipeline = pipe();
             pipeline.atomic();
             pipeline.cmd("XADD").arg(&key).arg("*").arg("l").arg(message).ignore();
@@ -455,11 +461,15 @@ impl Store for Valkey {
     fn receive<'a>(&'a self, own: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{own}"));
-            let mut command = cmd("XREAD");
-            command.arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
-            command.arg("STREAMS").arg(&key).arg("0");
-            let streams: Option<Vec<(String, Streamed)>> = self.mail.ask(&self.client, command).await?;
-            let Some((_, letters)) = streams.into_iter().flatten().next() else { return Ok(Vec::new()) };
+            let mut pipeline = pipe();
+            // Whoever sends need not care for the mailbox, and letters to a replica that dies outlast its burial.
+            pipeline.cmd("PEXPIRE").arg(&key).arg(milliseconds(REMEMBERED)).ignore();
+            pipeline.cmd("XREAD").arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
+            pipeline.arg("STREAMS").arg(&key).arg("0");
+            let answer: Vec<Option<Vec<(String, Streamed)>>> = self.mail.ask(&self.client, pipeline).await?;
+            let Some((_, letters)) = answer.into_iter().flatten().flatten().next() else {
+                return Ok(Vec::new());
+            };
             // A letter is received by whoever deletes it: us, or somebody who takes it back because we seem to be gone.
             let mut command = cmd("XDEL");
             command.arg(&key).arg(letters.iter().map(|(id, _)| id).collect::<Vec<_>>());
