@@ -19,6 +19,9 @@ const WAIT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct InProcess {
     state: Mutex<State>,
+    /// Lets tests hold up writes.
+    #[cfg(test)]
+    pub gate: tokio::sync::RwLock<()>,
 }
 
 #[derive(Default)]
@@ -108,13 +111,17 @@ impl Store for InProcess {
     }
 
     fn write<'a>(&'a self, key: &'a str, epoch: u64, value: &'a [u8], life: Duration) -> Pending<'a, bool> {
-        let mut state = self.state.lock();
-        let Some(found) = state.entry(key).filter(|found| found.it.epoch == epoch) else {
-            return at_once(false);
-        };
-        found.it.value = value.to_vec();
-        found.until = end_of(life);
-        at_once(true)
+        Box::pin(async move {
+            #[cfg(test)]
+            let _open = self.gate.read().await;
+            let mut state = self.state.lock();
+            let Some(found) = state.entry(key).filter(|found| found.it.epoch == epoch) else {
+                return Ok(false);
+            };
+            found.it.value = value.to_vec();
+            found.until = end_of(life);
+            Ok(true)
+        })
     }
 
     fn epochs<'a>(&'a self, keys: &'a [String]) -> Pending<'a, Vec<u64>> {

@@ -46,7 +46,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, Fellows};
+use self::members::{BEAT, Fellows, GONE};
 use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
 use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
@@ -59,6 +59,10 @@ const LEASE: Duration = Duration::from_millis(2200);
 const LETTER_LIFE: Duration = Duration::from_secs(60);
 /// How long bounced letters may take to come back, after it is known that their receiver is gone.
 const BOUNCE: Duration = Duration::from_millis(150);
+// A request at a replica that dies fails within three seconds: somebody's beat notices it, letters come back, and there is
+// a moment left to find the next home.
+const _: () = assert!(GONE.as_millis() + BEAT.as_millis() + BOUNCE.as_millis() <= 2900);
+const _: () = assert!(LEASE.as_millis() < GONE.as_millis());
 /// How long those who wait for another replica go on waiting while the store is away.
 const LONGEST_AWAY: Duration = Duration::from_secs(5);
 /// How often the key that the replicas agreed on is kept from expiring.
