@@ -1,4 +1,4 @@
-//! What replicas share if they are all in this process: one gateway that is alone, or several in a test.
+//! What replicas share if they are all in this process, as in a test.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,6 @@ const WAIT: Duration = Duration::from_secs(1);
 pub struct InProcess {
     state: Mutex<State>,
     /// Lets tests hold up writes.
-    #[cfg(test)]
     pub gate: tokio::sync::RwLock<()>,
 }
 
@@ -112,7 +111,6 @@ impl Store for InProcess {
 
     fn write<'a>(&'a self, key: &'a str, epoch: u64, value: &'a [u8], life: Duration) -> Pending<'a, bool> {
         Box::pin(async move {
-            #[cfg(test)]
             let _open = self.gate.read().await;
             let mut state = self.state.lock();
             let Some(found) = state.entry(key).filter(|found| found.it.epoch == epoch) else {
