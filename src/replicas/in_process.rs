@@ -29,6 +29,8 @@ struct State {
     entries: HashMap<String, Living<StoreEntry>>,
     logs: HashMap<String, Living<BTreeMap<u64, Vec<u8>>>>,
     mail: HashMap<String, (VecDeque<Vec<u8>>, Arc<Notify>)>,
+    /// What was taken out of mailboxes.
+    returned: HashMap<String, Vec<Vec<u8>>>,
 }
 
 /// Something that is there until a time.
@@ -198,6 +200,10 @@ impl Store for InProcess {
     }
 
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
-        at_once(self.state.lock().mail.remove(of).map(|(letters, _)| letters.into()).unwrap_or_default())
+        let mut state = self.state.lock();
+        let taken = state.mail.remove(of).map(|(letters, _)| letters).unwrap_or_default();
+        let returned = state.returned.entry(of.to_owned()).or_default();
+        returned.extend(taken);
+        at_once(returned.clone())
     }
 }

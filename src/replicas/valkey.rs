@@ -83,9 +83,12 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1";
 
 const TAKE_BACK: &str = "\
-local letters = redis.call('XRANGE', KEYS[1], '-', '+')
+for _, letter in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+  redis.call('XADD', KEYS[2], '*', 'l', letter[2][2])
+end
 redis.call('DEL', KEYS[1])
-return letters";
+redis.call('PEXPIRE', KEYS[2], ARGV[1])
+return redis.call('XRANGE', KEYS[2], '-', '+')";
 
 /// Why there is no store at the start.
 #[derive(Debug)]
@@ -481,7 +484,9 @@ impl Store for Valkey {
 
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
-            let streamed: Streamed = self.ask(self.script(TAKE_BACK, &[&format!("mail:{of}")])).await?;
+            let mut command = self.script(TAKE_BACK, &[&format!("mail:{of}"), &format!("returned:{of}")]);
+            command.arg(milliseconds(REMEMBERED));
+            let streamed: Streamed = self.ask(command).await?;
             Ok(only_values(streamed))
         })
     }
