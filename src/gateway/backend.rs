@@ -215,6 +215,9 @@ impl Backend for Arc<Gateway> {
         let face = self.faces.place_of(&caller.part()).unwrap_or(0);
         let workspace = self.workspace(face, &caller.principal(), None);
         workspace.owner.note_session(id);
+        if self.shared.get().is_some() {
+            workspace.results.is_shared_as(&format!("session {id}"));
+        }
         let session = ClientSession::new(workspace, Route::Stream(unrelated));
         self.http_clients.add(&session);
         session
@@ -249,6 +252,13 @@ impl Backend for Arc<Gateway> {
             reopen(self, &session.workspace, &record).await;
             restore(self, session, &record).await;
         })
+    }
+
+    fn forget<'a>(
+        &'a self,
+        session: &'a Arc<ClientSession>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(session.workspace.results.forget_elsewhere())
     }
 
     fn fail(&self, session: &Arc<ClientSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {

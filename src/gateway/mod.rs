@@ -340,7 +340,7 @@ impl Gateway {
         if self.startup.has_lists() && self.faces.opens_first(&session.workspace).is_none() {
             session.begin();
         }
-        session.record();
+        reply.record();
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
@@ -434,7 +434,7 @@ impl Gateway {
             return reply.error(code::INVALID_PARAMS, &message, None);
         }
         observed::at_once_for(&reply, || self.engine.set_log_level(reply.session(), params));
-        reply.session().record();
+        reply.record();
         reply.result("{}");
     }
 

@@ -45,7 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, Fellows};
+use self::members::{BEAT, Fellows, GONE};
 use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
 use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
@@ -56,8 +56,10 @@ use crate::text::digest::{Digest, hex};
 const LEASE: Duration = Duration::from_millis(2200);
 /// How long letters live that nobody receives.
 const LETTER_LIFE: Duration = Duration::from_secs(60);
-/// How long bounced letters may take to come back, after it is known that their receiver is gone.
-const BOUNCE: Duration = Duration::from_millis(150);
+// A request at a replica that dies fails within three seconds: somebody's beat notices it, and there is some time left to
+// find the next home.
+const _: () = assert!(GONE.as_millis() + BEAT.as_millis() <= 2800);
+const _: () = assert!(LEASE.as_millis() < GONE.as_millis());
 /// How long those who wait for another replica go on waiting while the store is away.
 const LONGEST_AWAY: Duration = Duration::from_secs(5);
 /// How often the key that the replicas agreed on is kept from expiring.
@@ -373,30 +375,25 @@ impl Replicas {
         }
     }
 
-    /// Gives up what depends on a replica that is gone: letters that it did not receive go back to where they came from, and
-    /// whoever waits for it hears that it is lost.
+    /// Gives up what depends on a replica that is gone. Whoever asked it hears that it never received the letter, or that
+    /// it is lost.
     async fn bury(&self, id: &str) {
+        // Letters that are not in the store yet are nobody's: whoever sends them looks again.
+        let waiting = self.desk.sent_to(id);
         let letters = self.noted(self.store.take_back(id).await).unwrap_or_default();
         let opened = letters.iter().filter_map(|letter| Letter::read(&self.seal.open(&mailbox(id), letter)?));
-        let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
-        for Letter { from, number, subject, .. } in asks {
-            if *from == *self.id {
-                self.desk.part(number, None, Arrival::Bounced);
-            } else {
-                let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
-            }
+        let ours = opened.filter(|letter| letter.kind == LetterKind::Ask && *letter.from == *self.id);
+        let unreceived: Vec<u64> = ours.map(|letter| letter.number).collect();
+        for number in waiting {
+            let end = if unreceived.contains(&number) { Arrival::Bounced } else { Arrival::Lost };
+            self.desk.part(number, None, end);
         }
         self.desk.all_gone(Some(id));
-        let waiting = self.desk.asked(Some(id));
-        sleep(BOUNCE).await;
-        for number in waiting {
-            self.desk.part(number, None, Arrival::Lost);
-        }
     }
 
     /// Gives up all that waits for others, or for whom others wait.
     fn give_up_waiting(&self) {
-        for number in self.desk.asked(None) {
+        for number in self.desk.asked() {
             self.desk.part(number, None, Arrival::Lost);
         }
         self.desk.all_gone(None);
@@ -415,9 +412,12 @@ impl Replicas {
         let number = self.desk.next();
         let parts = self.desk.ask(number, to);
         let asking = Asking { replicas: self.clone(), subject, number, parts };
+        let was_there = self.members.lock().is_there(to) == Some(true);
         self.send(to, LetterKind::Ask, subject, number, body).await?;
+        self.desk.sent(number);
         // It may have gone while the letter was on its way to the store, and after its mail was taken back.
-        if self.members.lock().is_there(to) == Some(false) {
+        let is_there = self.members.lock().is_there(to);
+        if is_there == Some(false) || was_there && is_there.is_none() {
             let (replicas, to) = (self.clone(), to.to_owned());
             tokio::spawn(async move { replicas.bury(&to).await });
         }

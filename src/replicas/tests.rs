@@ -136,7 +136,10 @@ fn a_letter_is_received_once_or_taken_back() {
             store.send("me", b"three", LONG).await.unwrap();
         });
         assert_eq!(waited, Ok(vec![b"three".to_vec()]), "whoever waits is told");
-        assert_eq!(store.take_back("other").await, Ok(vec![b"not mine".to_vec()]));
+        for _ in 0..2 {
+            let returned = store.take_back("other").await;
+            assert_eq!(returned, Ok(vec![b"not mine".to_vec()]), "whoever asks is told");
+        }
         assert_eq!(store.receive("other").await, Ok(vec![]));
     });
 }

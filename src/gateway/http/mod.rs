@@ -12,6 +12,7 @@ mod answer;
 mod backend;
 mod body;
 mod budget;
+mod errand;
 mod exchange;
 mod guard;
 mod headers;

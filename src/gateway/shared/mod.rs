@@ -1,5 +1,5 @@
-//! What modern callers find at every replica, whichever of them answers. The gateway comes here only if the file names a
-//! store; `Gateway::join` begins it.
+//! What modern callers find at every replica, whichever of them answers, and the long results of all callers. The gateway
+//! comes here only if the file names a store; `Gateway::join` begins it.
 //!
 //! | file | what |
 //! |---|---|
@@ -37,6 +37,7 @@ use crate::core::workspace::Workspace;
 use crate::replicas::Replicas;
 use crate::replicas::post::Subject;
 use crate::replicas::store::Away;
+use crate::results::kept::OWNERS_ROOM;
 
 /// What this gateway shares with its replicas.
 pub(super) struct Shared {
@@ -105,7 +106,7 @@ impl Gateway {
             return;
         }
         self.engine.bridge.join(&replicas.id, &replicas.keys());
-        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone() }));
+        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone(), room: OWNERS_ROOM }));
         let gateway = Arc::downgrade(self);
         let views = gateway.clone();
         replicas.serve(
