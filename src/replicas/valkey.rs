@@ -63,7 +63,8 @@ redis.call('HSET', KEYS[1], 'value', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1";
 
-// What is in a log already need not be added again: then the connection dropped after it was added.
+// What is in a log already need not be added again: then the connection dropped after it was added. Any other error is
+// the server's own, which may be full: it says nothing of the log.
 const APPEND: &str = "\
 if KEYS[2] and redis.call('HGET', KEYS[2], 'epoch') ~= ARGV[1] then
   return 0
@@ -72,6 +73,9 @@ for at = 4, #ARGV, 2 do
   local id = ARGV[at] .. '-1'
   local added = redis.pcall('XADD', KEYS[1], id, 'e', ARGV[at + 1])
   if type(added) == 'table' and added.err then
+    if not string.find(added.err, 'equal or smaller', 1, true) then
+      return added
+    end
     local there = redis.call('XRANGE', KEYS[1], id, id)
     if #there == 0 or there[1][2][2] ~= ARGV[at + 1] then
       return 0
