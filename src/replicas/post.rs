@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// The most parts of an answer that may wait for whoever asked. If more come, he is cut off.
 const MOST_PARTS: usize = 256;
@@ -116,6 +116,8 @@ pub(super) struct PostOffice {
 }
 
 #[derive(Default)]
+    /// Tells that a request of another replica was served.
+    served: Notify,
 struct PostState {
     last: u64,
     /// Our requests to others, by number.
@@ -203,6 +205,18 @@ impl PostOffice {
     }
 
     /// Nobody waits any more for the answer to a request of another replica.
+        self.served.notify_waiters();
+    }
+
+    /// Waits until no request of another replica is being served.
+    pub(super) async fn all_served(&self) {
+        loop {
+            let served = self.served.notified();
+            if self.state.lock().handed.is_empty() {
+                return;
+            }
+            served.await;
+        }
     pub(super) fn gone(&self, from: &str, number: u64) {
         if let Some(gone) = self.state.lock().handed.remove(&(from.to_owned(), number)) {
             gone.send_replace(true);

@@ -138,12 +138,19 @@ impl Shared {
         }
     }
 
-    /// How the entry of a view stands, and its epoch.
-    async fn standing(&self, view: &SharedView) -> Result<(u64, Standing), Away> {
-        let entry = self.replicas.read(&view.entry).await?;
-        Ok(entry.map_or_else(Default::default, |entry| {
-            (entry.epoch, serde_json::from_slice(&entry.value).unwrap_or_default())
-        }))
+    /// The epoch of a view's entry, and how it stands; `None` if there is none, or nobody can read it.
+    async fn standing(&self, view: &SharedView) -> Result<(u64, Option<Standing>), Away> {
+        let (epoch, entry) = self.replicas.look(&view.entry).await?;
+        Ok((epoch, entry.and_then(|entry| serde_json::from_slice(&entry.value).ok())))
+    }
+
+    /// Seals what the entry of a view says with the key that is in force now.
+    pub(super) async fn seal_view_anew(&self, view: &SharedView) -> Result<(), Away> {
+        if let (seen, Some(standing)) = self.standing(view).await? {
+            // If that fails, somebody else has just sealed it.
+            self.write(view, seen, &standing).await?;
+        }
+        Ok(())
     }
 
     async fn write(&self, view: &SharedView, seen: u64, standing: &Standing) -> Result<Option<u64>, Away> {
@@ -154,8 +161,9 @@ impl Shared {
     /// Changes the entry of a view.
     async fn change(&self, view: &SharedView, change: &ViewChange) -> Result<(), Away> {
         loop {
-            let (seen, mut standing) = self.standing(view).await?;
-            let before = standing.clone();
+            let (seen, standing) = self.standing(view).await?;
+            let before = standing.unwrap_or_default();
+            let mut standing = before.clone();
             change.apply(&mut standing);
             if standing == before || self.write(view, seen, &standing).await?.is_some() {
                 *view.stood.lock().await = true;
@@ -263,16 +271,16 @@ pub(super) async fn sync(gateway: &Arc<Gateway>, view: &Arc<SharedView>) -> Resu
     let missing = {
         let mut stood = view.stood.lock().await;
         let (epoch, mut standing) = shared.standing(view).await?;
-        if epoch == 0 && *stood {
+        if standing.is_none() && *stood {
             // The store has forgotten it, and we have not; another replica may write it first.
-            shared.write(view, 0, &now(view)).await?;
+            shared.write(view, epoch, &now(view)).await?;
             standing = shared.standing(view).await?.1;
         }
         if !view.unsaid.lock().is_empty() {
             return Ok(());
         }
-        *stood |= epoch > 0;
-        settle(gateway, view, &standing)
+        *stood |= standing.is_some();
+        settle(gateway, view, &standing.unwrap_or_default())
     };
     let mut opening = JoinSet::new();
     for group in missing {
