@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::client::{Era, Host};
 use crate::harness::{Finished, Gateway, Lab, dev, fake};
 use crate::store::Store;
 
-fn config(store: &str) -> Value {
+pub(super) fn config(store: &str) -> Value {
     let mut config = dev("dynamic", json!({"a": fake("--with echo")}));
     config["store"] = json!(store);
     config
@@ -20,9 +21,16 @@ fn config(store: &str) -> Value {
 
 /// Serves with this store until that ends by itself.
 fn serve(store: &str) -> Finished {
-    let lab = Lab::new();
-    let path = lab.write("workbench-config.json", &lab.fill(&config(store).to_string()));
-    lab.run(lab.command().arg("--config").arg(path).args(["serve", "--http", "127.0.0.1:0"]))
+    serve_with(&Lab::new(), &config(store), |_| {})
+}
+
+/// As [`serve`], with a changed command.
+pub(super) fn serve_with(lab: &Lab, config: &Value, change: impl FnOnce(&mut Command)) -> Finished {
+    let path = lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+    let mut command = lab.command();
+    command.arg("--config").arg(path).args(["serve", "--http", "127.0.0.1:0"]);
+    change(&mut command);
+    lab.run(&mut command)
 }
 
 #[test]
