@@ -429,12 +429,18 @@ impl Replicas {
         }
     }
 
-    /// Gives up all that waits for others, or for whom others wait.
-    fn give_up_waiting(&self) {
+    /// Gives up all that waits for others, or for whom others wait; these are told, since they may not have noticed
+    /// anything.
+    fn give_up_waiting(self: &Arc<Self>) {
         for number in self.desk.asked(None) {
             self.desk.part(number, None, Arrival::Lost);
         }
-        self.desk.all_gone(None);
+        let (replicas, given_up) = (self.clone(), self.desk.all_gone(None));
+        tokio::spawn(async move {
+            for (from, number) in given_up {
+                let _ = replicas.send(&from, LetterKind::Lost, Subject::Session, number, &[]).await;
+            }
+        });
     }
 }
 
@@ -522,6 +528,9 @@ impl Replicas {
             }
             LetterKind::Bounced => {
                 self.desk.part(number, None, Arrival::Bounced);
+            }
+            LetterKind::Lost => {
+                self.desk.part(number, Some(&from), Arrival::Lost);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
             LetterKind::News => {

@@ -140,10 +140,12 @@ fn a_store_that_forgets_ends_the_sessions_and_nothing_else() {
     open(&mut client);
     let mut modern = cluster.hosts[0].client(Era::Modern);
     open(&mut modern);
+    client.over_http().listen();
     cluster.store.kill();
     check_away(&cluster, &mut client, &mut modern);
     cluster.store.restart();
     until_back(&cluster);
+    client.over_http().wait_for_ends();
     let session = client.over_http().session.clone();
     let took =
         until("it is unknown", || (0..3).all(|replica| ping(&cluster, replica, session.as_deref()) == 404));
