@@ -90,37 +90,29 @@ fn a_store_that_is_full_or_answers_with_errors_is_away_and_costs_no_session() {
     client.notification(TOOLS_CHANGED);
     let mut modern = cluster.hosts[0].client(Era::Modern);
     open(&mut modern);
-    let ask = |words: &'static str| {
-        let store = &cluster.store;
-        move || drop(store.ask(&words.split(' ').collect::<Vec<_>>()))
-    };
-    // The third is what a server says that reads its data from disk.
-    let ways: [(&str, Box<dyn Fn() + '_>, Box<dyn Fn() + '_>); 3] = [
-        (
-            "it is full",
-            Box::new(ask("CONFIG SET maxmemory 1 maxmemory-policy noeviction")),
-            Box::new(ask("CONFIG SET maxmemory 0")),
-        ),
-        ("it can only be read", Box::new(ask("REPLICAOF 127.0.0.1 1")), Box::new(ask("REPLICAOF NO ONE"))),
-        (
-            "it is loading",
-            Box::new(|| line.refuse("LOADING the dataset is loading in memory")),
-            Box::new(|| line.mend()),
-        ),
-    ];
-    for (round, (what, begin, end)) in ways.iter().enumerate() {
+    let tell = |words: &str| drop(cluster.store.ask(&words.split(' ').collect::<Vec<_>>()));
+    let ways = ["it is full", "it can only be read", "it is loading"];
+    for (round, what) in ways.into_iter().enumerate() {
         // A stream that is written all the while meets every moment of it.
         let params = r#"{"name":"dev__a__progress","arguments":{"n":60,"ms":10}}"#;
         let id = client.post_with("tools/call", params, r#""progressToken":"p""#);
         client.notification(PROGRESS);
-        begin();
+        match round {
+            0 => tell("CONFIG SET maxmemory 1 maxmemory-policy noeviction"),
+            1 => tell("REPLICAOF 127.0.0.1 1"),
+            _ => line.refuse("LOADING the dataset is loading in memory"),
+        }
         let tool = json!({"name": format!("more-{round}"), "inputSchema": {"type": "object"}});
         client.call("dev__a__change", json!({"add": [tool.to_string()]})).text();
         client.notification(TOOLS_CHANGED);
         assert_eq!(client.answer(&id).text(), "progress", "{what}");
         assert_eq!(progress_of(&mut client), (2..=60).collect::<Vec<_>>(), "{what}");
         check_away(&cluster, &mut client, &mut modern);
-        end();
+        match round {
+            0 => tell("CONFIG SET maxmemory 0"),
+            1 => tell("REPLICAOF NO ONE"),
+            _ => line.mend(),
+        }
         until_back(&cluster);
         for replica in 0..3 {
             assert_eq!(post(&cluster, replica, &mut client, PING).status, 200, "{what}: replica {replica}");
