@@ -87,6 +87,7 @@ pub struct Replicas {
     seal: StoreSeal,
     /// Whether the file has keys, so that none is agreed on in the store.
     has_keys: AtomicBool,
+    key_changes: AtomicU64,
     members: Mutex<Fellows>,
     desk: PostOffice,
     ears: RwLock<Ears>,
@@ -112,6 +113,7 @@ impl Replicas {
             store,
             seal: StoreSeal::new(keys),
             has_keys: AtomicBool::new(!keys.is_empty()),
+            key_changes: AtomicU64::new(0),
             members: Mutex::new(Fellows::new(begun)),
             desk: PostOffice::default(),
             ears: RwLock::default(),
@@ -150,12 +152,24 @@ impl Replicas {
         self.seal.keys()
     }
 
-    /// Puts the keys of a new file in force.
+    /// Puts the keys of a new file in force. What lives for long is sealed anew by whoever has it, so that it outlives
+    /// the old key.
     pub fn set_keys(&self, keys: &[Secret]) {
         self.has_keys.store(!keys.is_empty(), Ordering::Relaxed);
-        if !keys.is_empty() {
+        if !keys.is_empty() && self.seal.keys() != keys {
             self.seal.renew(keys);
+            self.key_changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How often the keys have changed.
+    pub fn key_changes(&self) -> u64 {
+        self.key_changes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no request of another replica is being served here.
+    pub async fn all_served(&self) {
+        self.desk.all_served().await;
     }
 
     /// Whether the store is away.
@@ -201,9 +215,16 @@ impl Replicas {
 impl Replicas {
     /// Reads an entry.
     pub async fn read(&self, key: &str) -> Result<Option<StoreEntry>, Away> {
+        Ok(self.look(key).await?.1)
+    }
+
+    /// Reads an entry, and tells which epoch is to be swapped to put another in its place: that of one that is unreadable,
+    /// too, since nobody else would ever remove it.
+    pub async fn look(&self, key: &str) -> Result<(u64, Option<StoreEntry>), Away> {
         self.reachable()?;
-        let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
-        Ok(self.seal.open(key, &entry.value).map(|value| StoreEntry { value, ..entry }))
+        let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok((0, None)) };
+        let opened = self.seal.open(key, &entry.value);
+        Ok((entry.epoch, opened.map(|value| StoreEntry { value, ..entry })))
     }
 
     /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
@@ -391,12 +412,18 @@ impl Replicas {
         self.desk.all_gone(Some(id));
     }
 
-    /// Gives up all that waits for others, or for whom others wait.
-    fn give_up_waiting(&self) {
+    /// Gives up all that waits for others, or for whom others wait; these are told, since they may not have noticed
+    /// anything.
+    fn give_up_waiting(self: &Arc<Self>) {
         for number in self.desk.asked() {
             self.desk.part(number, None, Arrival::Lost);
         }
-        self.desk.all_gone(None);
+        let (replicas, given_up) = (self.clone(), self.desk.all_gone(None));
+        tokio::spawn(async move {
+            for (from, number) in given_up {
+                let _ = replicas.send(&from, LetterKind::Lost, Subject::Session, number, &[]).await;
+            }
+        });
     }
 }
 
@@ -478,6 +505,9 @@ impl Replicas {
             }
             LetterKind::Bounced => {
                 self.desk.part(number, None, Arrival::Bounced);
+            }
+            LetterKind::Lost => {
+                self.desk.part(number, Some(&from), Arrival::Lost);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
         }

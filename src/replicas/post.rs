@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! asks ──Ask──▶ the other serves it ──Part, Part, …, last Part──▶ asks
-//!   └──Gone──▶ (nobody waits any more)      └──Bounced──▶ (not mine: look again who is)
+//!   └──Gone──▶ (nobody waits any more)      ├──Bounced──▶ (not mine: look again who is)
+//!                                           └──Lost──▶ (given up: nobody knows what was done)
 //! ```
 //!
 //! Invariant: a letter is served once, though it may be sent twice: each has a number of its sender's.
@@ -11,7 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// The most parts of an answer that may wait for whoever asked. If more come, he is cut off.
 const MOST_PARTS: usize = 256;
@@ -38,6 +39,7 @@ pub(super) enum LetterKind {
     Part { last: bool },
     Bounced,
     Gone,
+    Lost,
 }
 
 /// A letter to a replica.
@@ -55,12 +57,13 @@ pub(super) struct Letter {
 }
 
 const SUBJECTS: [Subject; 3] = [Subject::Session, Subject::View, Subject::Modern];
-const KINDS: [LetterKind; 5] = [
+const KINDS: [LetterKind; 6] = [
     LetterKind::Ask,
     LetterKind::Part { last: false },
     LetterKind::Part { last: true },
     LetterKind::Bounced,
     LetterKind::Gone,
+    LetterKind::Lost,
 ];
 
 impl Letter {
@@ -111,6 +114,8 @@ pub enum Arrival {
 #[derive(Default)]
 pub(super) struct PostOffice {
     state: Mutex<PostState>,
+    /// Tells that a request of another replica was served.
+    served: Notify,
 }
 
 #[derive(Default)]
@@ -212,6 +217,18 @@ impl PostOffice {
     /// Forgets a request of another replica.
     pub(super) fn served(&self, from: &str, number: u64) {
         self.state.lock().handed.remove(&(from.to_owned(), number));
+        self.served.notify_waiters();
+    }
+
+    /// Waits until no request of another replica is being served.
+    pub(super) async fn all_served(&self) {
+        loop {
+            let served = self.served.notified();
+            if self.state.lock().handed.is_empty() {
+                return;
+            }
+            served.await;
+        }
     }
 
     /// Nobody waits any more for the answer to a request of another replica.
@@ -221,15 +238,17 @@ impl PostOffice {
         }
     }
 
-    /// Nobody waits any more for what a replica has handed us, or any.
-    pub(super) fn all_gone(&self, from: Option<&str>) {
+    /// Nobody waits any more for what a replica has handed us, or any. Returns who handed it, and its numbers.
+    pub(super) fn all_gone(&self, from: Option<&str>) -> Vec<(String, u64)> {
         let gone: Vec<_> = {
             let mut state = self.state.lock();
             state.handed.extract_if(|(sender, _), _| from.is_none_or(|from| from == sender)).collect()
         };
-        for (_, gone) in gone {
+        let given_up = gone.into_iter().map(|(whose, gone)| {
             gone.send_replace(true);
-        }
+            whose
+        });
+        given_up.collect()
     }
 }
 
@@ -281,7 +300,7 @@ mod tests {
         let [mut one, mut two, three] = [("a", 1), ("a", 2), ("b", 1)].map(|(from, n)| desk.hand(from, n));
         desk.gone("a", 1);
         assert!(*one.borrow_and_update() && !*two.borrow_and_update());
-        desk.all_gone(Some("a"));
+        assert_eq!(desk.all_gone(Some("a")), [("a".to_owned(), 2)]);
         assert!(*two.borrow_and_update() && !*three.borrow());
         desk.served("b", 1);
         assert!(three.has_changed().is_err(), "it is forgotten");

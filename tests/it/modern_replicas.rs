@@ -324,3 +324,31 @@ fn a_tokens_own_server_runs_once_and_moves_when_its_replica_dies() {
     assert_eq!(pid(&fleet, one, 1), moved);
     assert_eq!(pid(&fleet, two, 2), pids[1], "the other one stayed");
 }
+
+#[test]
+fn a_draining_replica_finishes_the_calls_that_others_handed_it() {
+    let Some(mut fleet) = Fleet::start(Config::Workbench(own_servers())) else { return };
+    let mut client = fleet.modern_with("token-of-one");
+    open(&fleet, &mut client, 0);
+    let first = pid(&fleet, &mut client, 1);
+    // One call comes to the home itself, the others are handed to it; all last longer than it takes to drain the rest.
+    let slow: Vec<String> = (0..3)
+        .map(|at| {
+            let arguments = json!({"key": at.to_string(), "ms": 1500});
+            let id = fleet.turn(&mut client, at).post_call("use_tool", use_tool("slow", arguments));
+            fleet
+                .call(&mut client, 1, "use_tool", use_tool("started", json!({"key": at.to_string()})))
+                .text();
+            id
+        })
+        .collect();
+    fleet.hosts[0].signal("TERM");
+    for (at, id) in slow.iter().enumerate() {
+        assert_eq!(client.answer(id).text(), "slow", "the call that came to {at}");
+    }
+    assert_eq!(fleet.hosts[0].wait().code(), Some(0));
+    // The token's server is elsewhere.
+    let moved = pid(&fleet, &mut client, 1);
+    assert_ne!(moved, first);
+    assert_eq!(pid(&fleet, &mut client, 2), moved);
+}

@@ -112,6 +112,8 @@ pub(super) struct Home {
     pub(super) key: String,
     about: Standing,
     epoch: AtomicU64,
+    /// How often the keys had changed when the session was last sealed.
+    sealed_after: AtomicU64,
     kept_for: Duration,
     owner: OnceLock<SessionHooks>,
     state: Mutex<HomeState>,
@@ -197,6 +199,7 @@ impl Home {
             key: entry_key(id),
             about,
             epoch: AtomicU64::new(0),
+            sealed_after: AtomicU64::new(replicas.key_changes()),
             kept_for,
             owner: OnceLock::new(),
             state: Mutex::new(state),
@@ -315,6 +318,12 @@ impl Home {
     pub(super) fn care(&self, idle: Duration, inbox_is_read: bool) {
         let mut state = self.state.lock();
         state.life = life(idle);
+        let key_changes = self.replicas.key_changes();
+        if self.sealed_after.swap(key_changes, Ordering::Relaxed) != key_changes {
+            state.record.changed = true;
+            drop(state);
+            return self.start();
+        }
         let is_due = |last: Instant| last.elapsed() >= (idle / 4).min(self.kept_for / 4);
         if self.epoch() == 0 || state.hold != Hold::Ours || !state.touched.is_none_or(is_due) {
             return;

@@ -671,7 +671,14 @@ impl Carry {
                     let _ = self.pieces.send(more.into()).await;
                     return None;
                 }
-                Arrival::Lost => return Some((errand.resuming(self.last_event.as_deref()?)?, self.pieces)),
+                Arrival::Lost => {
+                    let next = match &self.last_event {
+                        Some(last) => errand.resuming(last)?,
+                        // Nothing has come yet, so what was asked for is asked for again.
+                        None => Some(errand).filter(|errand| errand.method == Method::GET)?,
+                    };
+                    return Some((next, self.pieces));
+                }
                 Arrival::Bounced | Arrival::CutOff => return None,
             }
         }

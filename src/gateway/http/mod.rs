@@ -361,7 +361,13 @@ impl<B: Backend> HttpServer<B> {
         }
         self.release_all().await;
         self.backend.drain();
-        if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
+        let finished = async {
+            self.calls.finished().await;
+            if let Some(homes) = &self.homes {
+                homes.replicas.all_served().await;
+            }
+        };
+        if timeout(self.settings.drain, finished).await.is_err() {
             self.backend.abandon();
             let _ = timeout(LAST_WRITE, self.calls.finished()).await;
         }
