@@ -330,7 +330,7 @@ impl RunningDaemon {
         let shutdown = async move {
             let _ = ending.wait_for(|ending| *ending).await;
         };
-        let ends = split(stream);
+        let ends = split(stream)?;
         let on_reload = move || reload.notify_one();
         tokio::select! {
             () = run_in_daemon(member.gateway.clone(), resumed, ends, on_reload, on_session, shutdown) => {}

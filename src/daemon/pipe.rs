@@ -48,8 +48,8 @@ pub fn other_end(stream: &DaemonStream) -> io::Result<OtherEnd> {
 /// The two directions of a connection.
 pub fn split(
     stream: DaemonStream,
-) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
-    tokio::io::split(stream)
+) -> io::Result<(impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static)> {
+    Ok(tokio::io::split(stream))
 }
 
 /// Connects to the daemon whose pipe a file names.

@@ -219,7 +219,7 @@ impl Session {
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> Option<Parting> {
-        let (mut from, mut to) = split(link.stream);
+        let Ok((mut from, mut to)) = split(link.stream) else { return self.part(false) };
         // How long answers may be is the daemon's business.
         let (mut lines, mut orderly) = (Lines::new(usize::MAX), false);
         let mut rest = Rest::new();

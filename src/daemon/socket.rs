@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::place::DaemonPlace;
 use super::wire::OtherEnd;
 use crate::core::process::{Launcher, daemon};
+use crate::transport::socket::{self, SocketWriter};
 
 /// A connection.
 pub type DaemonStream = UnixStream;
@@ -28,8 +29,9 @@ pub fn other_end(stream: &DaemonStream) -> io::Result<OtherEnd> {
 /// The two directions of a connection.
 pub fn split(
     stream: DaemonStream,
-) -> (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static) {
-    stream.into_split()
+) -> io::Result<(impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send + 'static)> {
+    let stream = stream.into_std()?;
+    Ok((socket::reader(stream.try_clone()?)?, SocketWriter::new(stream)))
 }
 
 /// Connects to the daemon behind a socket.

@@ -311,6 +311,8 @@ proptest! {
         prop_assert!(text.lines().all(|line| line.chars().all(|c| !literal::is_hidden(c))), "{}", text);
         let lock = Lock::read(Form::Toolboxes, "x.lock", &text).expect("we read what we write");
         prop_assert_eq!(lock.guard(&group, "s", true).compare(LockedKind::Tool, &name, &sent), Verdict::Equal);
+        let written = &lock.servers()[&place].of(LockedKind::Tool)[&*name];
+        prop_assert!(value::are_alike(&written.text, &sent), "{}", written.text);
         let again = renewed(lock.servers(), &[(place, offer)]);
         prop_assert!(again.changes.is_empty());
         prop_assert_eq!(write(Form::Toolboxes, &again.servers), text);
@@ -320,6 +322,7 @@ proptest! {
     fn comparing_is_symmetric(one in json(), other in json()) {
         let [first, second] = [&one, &other].map(|text| JsonValue::read(text).expect("no key stands twice"));
         prop_assert_eq!(first == second, second == first);
+        prop_assert!(!value::are_alike(&one, &other) || first == second);
         prop_assert_eq!(first == second, difference::differences(&first, &second).is_empty());
         prop_assert_eq!(
             difference::only_texts(&first, &second),

@@ -7,5 +7,7 @@ pub mod lines;
 pub mod oauth;
 pub mod outbox;
 pub mod peer;
+#[cfg(unix)]
+pub mod socket;
 pub mod sse;
 pub mod stdio;

@@ -31,23 +31,24 @@ mod unix {
     use std::fs::File;
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    use std::os::unix::net::UnixStream as StdStream;
+    use std::os::unix::net::UnixStream;
 
     use tokio::io::{AsyncRead, AsyncWrite};
-    use tokio::net::UnixStream;
     use tokio::net::unix::pipe;
+
+    use crate::transport::socket::{self, SocketWriter};
 
     pub(super) fn reader() -> Option<Box<dyn AsyncRead + Send + Unpin>> {
         match watched(std::io::stdin().as_fd())? {
             WatchedPipe::Pipe(file) => Some(Box::new(pipe::Receiver::from_file(file).ok()?)),
-            WatchedPipe::Socket(stream) => Some(Box::new(stream)),
+            WatchedPipe::Socket(stream) => Some(Box::new(socket::reader(stream).ok()?)),
         }
     }
 
     pub(super) fn writer() -> Option<Box<dyn AsyncWrite + Send + Unpin>> {
         match watched(std::io::stdout().as_fd())? {
             WatchedPipe::Pipe(file) => Some(Box::new(pipe::Sender::from_file(file).ok()?)),
-            WatchedPipe::Socket(stream) => Some(Box::new(stream)),
+            WatchedPipe::Socket(stream) => Some(Box::new(SocketWriter::new(stream))),
         }
     }
 
@@ -72,10 +73,10 @@ mod unix {
             widen(&owned);
             Some(WatchedPipe::Pipe(File::from(owned)))
         } else if kind.is_socket() {
-            let stream = StdStream::from(owned);
+            let stream = UnixStream::from(owned);
             stream.local_addr().ok()?;
             stream.set_nonblocking(true).ok()?;
-            Some(WatchedPipe::Socket(UnixStream::from_std(stream).ok()?))
+            Some(WatchedPipe::Socket(stream))
         } else {
             None
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Era, Host, Remote};
+use crate::client::{Client, Era, Host, Remote, Web};
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, fake_path, server};
 
 const FLAGS: &str = "--with echo,change --resources 1 --templates 1 --prompts 1 --count @dir/a \
@@ -272,6 +272,29 @@ fn the_session_of_a_server_behind_a_url_is_begun_anew() {
         }
         assert_eq!(handshakes(&mut gateway), before + 1, "{era}");
     }
+}
+
+#[test]
+fn the_session_of_a_server_behind_a_url_is_closed() {
+    let remote = Remote::start("--with echo");
+    let mut config = dev("dynamic", json!({"a": {"url": remote.url()}}));
+    config["idleTimeout"] = json!(SOON);
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    // Whoever knows the session can ask whether the server still does; the gateway hears nothing of it.
+    let knows = |session: &str| {
+        let mut web = Web::new(&format!("127.0.0.1:{}", remote.port));
+        web.session = Some(session.to_owned());
+        let ping = r#"{"jsonrpc":"2.0","id":"mine","method":"ping"}"#;
+        match web.exchange("POST", &web.common(), ping).status {
+            200 => true,
+            404 => false,
+            other => panic!("{other}"),
+        }
+    };
+    gateway.until("its session is closed", |_| !knows("session-1"));
+    gateway.call("dev__a__echo", "{}").text();
+    gateway.until("the next one, too", |_| !knows("session-2"));
 }
 
 #[test]

@@ -32,3 +32,27 @@ fn a_relay_takes_less_than_a_megabyte_also_after_long_messages() {
     }
     leave(peer);
 }
+
+/// How often a process has waited for something so far.
+fn waits(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("Linux tells it")
+}
+
+/// A relay that was woken more often than it has something to pass would take longer than one that passes bytes.
+#[test]
+fn a_relay_is_woken_once_for_a_request_and_once_for_its_answer() {
+    const CALLS: u64 = 300;
+    let den = Den::new(&dev(json!({"a": fake("--with echo")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    peer.fence();
+    let before = waits(peer.pid());
+    for _ in 0..CALLS {
+        assert!(!peer.call("dev__a__echo", "{}").is_error());
+    }
+    let waited = waits(peer.pid()) - before;
+    assert!(waited <= 2 * CALLS + CALLS / 10, "it waited {waited} times for {CALLS} calls");
+    leave(peer);
+}

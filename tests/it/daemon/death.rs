@@ -182,19 +182,25 @@ fn a_killed_daemon_with_many_calls_in_flight_leaves_nothing_and_nobody_behind() 
 }
 
 #[test]
-fn a_removed_program_still_finds_its_next_daemon() {
-    let den = Den::new(&dev(json!({"a": fake("--with report")})));
-    let copy = den.lab.dir.join("mcp-workbench-copy");
-    fs::copy(gateway_path(), &copy).expect("the directory is ours");
-    let mut peer = Peer::spawn(&mut den.program(&copy));
-    peer.initialize(VERSION);
-    open(&mut peer, "dev");
-    fs::remove_file(&copy).expect("it is ours");
-    den.kill_daemon();
-    recover(&mut peer);
-    assert!(report(&mut peer, "a")["pid"].is_u64());
-    assert_eq!(peer.stderr(), "");
-    leave(peer);
+fn a_program_that_was_removed_or_replaced_still_finds_its_next_daemon() {
+    for replaced in [false, true] {
+        let den = Den::new(&dev(json!({"a": fake("--with report")})));
+        let copy = den.lab.dir.join("mcp-workbench-copy");
+        fs::copy(gateway_path(), &copy).expect("the directory is ours");
+        let mut peer = Peer::spawn(&mut den.program(&copy));
+        peer.initialize(VERSION);
+        open(&mut peer, "dev");
+        fs::remove_file(&copy).expect("it is ours");
+        if replaced {
+            fs::write(&copy, "#!/bin/sh\nexit 1\n").expect("the directory is ours");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        den.kill_daemon();
+        recover(&mut peer);
+        assert!(report(&mut peer, "a")["pid"].is_u64(), "replaced: {replaced}");
+        assert_eq!(peer.stderr(), "", "replaced: {replaced}");
+        leave(peer);
+    }
 }
 
 #[test]

@@ -248,6 +248,39 @@ fn a_daemon_of_an_older_build_ends_with_its_last_session() {
     fs::remove_file(newer).expect("it is ours");
 }
 
+/// Clocks are set forwards and back, so times of files say nothing about who came first, or whether somebody is there.
+#[test]
+fn a_clock_that_jumps_changes_nothing() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let mut first = den.session();
+    let socket = den.socket();
+    den.run(&["stop"]);
+    // A daemon of another build was there before ours, by a file that is from the future.
+    let before = den.directory().join("0123456789abcdef.sock");
+    drop(UnixListener::bind(&before).expect("it is free"));
+    let date = |path: &Path, date: &str| {
+        let touched = Command::new("touch").args(["-h", "-d", date]).arg(path).status().expect("it runs");
+        assert!(touched.success());
+    };
+    date(&before, "2100-01-01");
+    open(&mut first, "dev");
+    let (pid, server) = (den.daemon_pid(), pid_of(&mut first, "a"));
+    for when in ["1980-01-01", "2100-01-01"] {
+        let log = den.lab.dir.join("xdg-state/mcp-workbench/daemon.log");
+        for path in [&socket, &socket.with_extension("lock"), &log] {
+            date(path, when);
+        }
+        let mut peer = den.session();
+        open(&mut peer, "dev");
+        assert_eq!((den.daemon_pid(), pid_of(&mut peer, "a")), (pid, server), "{when}");
+        leave(peer);
+    }
+    // Ours is not the older one, so it stays after its last session.
+    leave(first);
+    den.until("no session", |now| sessions(now) == 0);
+    assert_eq!(den.daemon_pid(), pid);
+}
+
 #[test]
 fn without_a_runtime_directory_the_daemon_is_in_the_one_for_temporary_files() {
     let den = Den::new(&dev(json!({"a": fake("--with report")})));
