@@ -149,9 +149,9 @@ fn clients(console: &Console, houses: &[House], pass: &Pass) -> Value {
         for client in introduced(&workspace) {
             let secrets = &house.engine.settings().secrets;
             let (name, version) = (secrets.redact(&client.name), secrets.redact(&client.client_version));
-            let (calls, since) = (record.calls_of(&client.session, &client.name), millis(client.since));
+            let (calls, since) = (record.calls_of(&client.session, &name), millis(client.since));
             let row = json!({
-                "key": format!("{} {}", client.session, client.name), "name": name, "version": version,
+                "key": format!("{} {name}", client.session), "name": name, "version": version,
                 "era": client.era, "since": since, "calls": calls,
             });
             rows.push((since, row));
