@@ -241,8 +241,8 @@ fn arguments_are_kept_as_the_file_says_and_secrets_never() {
         });
         gateway.initialize_as(VERSION, "{}", "agent hunter22-header");
         gateway.open("dev");
-        let arguments = json!({"text": format!("my {secret}"), "more": [1, 2], "header": "hunter22-header"});
-        gateway.use_tool("a", "echo", arguments).text();
+        let given = json!({"text": format!("my {secret}"), "more": [1, 2], "header": "hunter22-header"});
+        gateway.use_tool("a", "echo", &given).text();
         let long = json!({"json": format!("{{\"content\":[],\"x\":\"{}\"}}", "é".repeat(50_000))});
         gateway.use_tool("a", "result", &long);
         let lab = gateway.finish();

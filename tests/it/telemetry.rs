@@ -55,7 +55,8 @@ fn prometheus_reads_what_was_answered() {
     client.call("dev__a__ghost", "{}");
     client.request("tools/dream", "{}");
     client.request("prompts/get", json!({"name": "dev__a__prompt-1"}));
-    client.request("resources/read", json!({"uri": "fake://resource/1"}));
+    let listed = client.request("resources/list", "{}").result();
+    client.request("resources/read", json!({"uri": listed["resources"][0]["uri"]})).result();
     let common = r#"network_transport="tcp",mcp_protocol_version="2025-06-18""#;
     let upstream = r#"network_transport="pipe",mcp_protocol_version="2025-11-25",mcp_workbench_toolbox="dev",mcp_workbench_server="a""#;
     let server = "mcp_server_operation_duration_seconds_count";
@@ -388,8 +389,10 @@ fn spans_over_http_name_what_is_read_and_got() {
     }));
     let mut client = host.client(Era::Legacy);
     client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
-    client.request("resources/read", json!({"uri": "fake://resource/1"}));
-    client.request("prompts/get", json!({"name": "dev__a__prompt-1"}));
+    let listed = client.request("resources/list", "{}").result();
+    let uri = listed["resources"][0]["uri"].as_str().expect("a URI").to_owned();
+    client.request("resources/read", json!({"uri": uri})).result();
+    client.request("prompts/get", json!({"name": "dev__a__prompt-1"})).result();
     let mut spans = Vec::new();
     let is_there = |spans: &[Value], name: &str| spans.iter().any(|span| span["name"] == name);
     while !is_there(&spans, "prompts/get prompt-1") {
@@ -402,7 +405,7 @@ fn spans_over_http_name_what_is_read_and_got() {
         spans.extend(spans_in(&document));
     }
     for (name, kind, transport, key, value) in [
-        ("resources/read", 2, "tcp", "mcp.resource.uri", "fake://resource/1"),
+        ("resources/read", 2, "tcp", "mcp.resource.uri", &*uri),
         ("resources/read", 3, "pipe", "mcp.resource.uri", "fake://resource/1"),
         ("prompts/get dev__a__prompt-1", 2, "tcp", "gen_ai.prompt.name", "dev__a__prompt-1"),
         ("prompts/get prompt-1", 3, "pipe", "gen_ai.prompt.name", "prompt-1"),
