@@ -21,6 +21,7 @@ use crate::hash::{HashMap, Seeded};
 use crate::json::{Duplicate, Node, Scanner, unbreak};
 use crate::lock::Guard;
 use crate::protocol::era::Era;
+use crate::protocol::tool_headers::may_mark;
 use crate::text::digest;
 
 /// A kind of thing that a server offers.
@@ -112,6 +113,8 @@ pub struct Item {
     meta: PageSpan,
     /// Whether a member that faces change stands there twice, perhaps in another case.
     repeats: bool,
+    /// Whether a tool's parameters may be mirrored into headers.
+    mirrors: bool,
     /// The decoded name or URI.
     pub key: Arc<str>,
     /// What a tool's definition says about apps, if it says anything.
@@ -142,8 +145,11 @@ impl Item {
         let key = key.expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
-        let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
-        Self { page: page.clone(), sent: raw.clone(), raw, raw_key, description, meta, repeats, key, marks }
+        let is_tool = kind == Kind::Tool;
+        let marks = if is_tool { Marks::read(definition).map(Arc::new) } else { None };
+        let mirrors = is_tool && may_mark(definition.raw());
+        let (page, sent) = (page.clone(), raw.clone());
+        Self { page, raw, raw_key, sent, description, meta, repeats, mirrors, key, marks }
     }
 
     /// What is shown of a definition, which is a part of `text`, and whether it had to be mended; `page` is a copy
@@ -203,6 +209,11 @@ impl Item {
     /// The name or URI as the upstream spelled it in JSON.
     pub fn raw_key(&self) -> &str {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
+    }
+
+    /// Whether parameters of this tool may be mirrored into headers.
+    pub fn mirrors(&self) -> bool {
+        self.mirrors
     }
 
     /// Whether this is a tool with an app.

@@ -337,6 +337,11 @@ impl Target {
         self.item().own.raw()
     }
 
+    /// Whether parameters of the thing, a tool, may be mirrored into headers.
+    pub fn mirrors(&self) -> bool {
+        self.item().own.mirrors()
+    }
+
     /// Whether the thing is a tool with an app.
     pub fn has_app(&self) -> bool {
         self.item().own.has_app()
