@@ -247,7 +247,6 @@ pub struct Definition<'a> {
 
 impl<'a> Definition<'a> {
     /// The whole definition.
-    #[cfg(test)]
     pub fn raw(self) -> &'a str {
         self.item.raw()
     }
@@ -277,9 +276,9 @@ impl<'a> Definition<'a> {
         Some(part).filter(|part| !part.is_empty())
     }
 
-    /// Appends the definition with another name or URI.
-    pub fn write_named(self, out: &mut Vec<u8>, key: &str) {
-        self.write_with(out, &[(self.kind.key(), &[key])]);
+    /// Appends the definition with another name or URI, a raw value that is the sum of its parts.
+    pub fn write_named(self, out: &mut Vec<u8>, key: &[&str]) {
+        self.write_with(out, &[(self.kind.key(), key)]);
     }
 
     /// Appends a tool's definition with another name, description and `_meta`. Each raw value is the sum of its parts.
@@ -287,7 +286,7 @@ impl<'a> Definition<'a> {
         self.write_with(out, &[(self.kind.key(), name), (DESCRIPTION, description), (META, meta)]);
     }
 
-    /// Appends the definition with members set, as [`Node::write_with`] does.
+    /// Appends the definition with members set, as [`Node::write_with`] does, but with its line breaks.
     fn write_with(self, out: &mut Vec<u8>, members: &[(&str, &[&str])]) {
         let Item { page, raw, raw_key, description, meta, repeats, .. } = self.item;
         if *repeats {
@@ -298,7 +297,6 @@ impl<'a> Definition<'a> {
             let definition = scanner.scan_str(self.item.raw()).expect("definitions are valid JSON").root();
             return definition.write_with(out, &changes);
         }
-        let start = out.len();
         let place = |key: &str| match key {
             DESCRIPTION => description,
             META => meta,
@@ -324,7 +322,6 @@ impl<'a> Definition<'a> {
             parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         }
         out.push(b'}');
-        unbreak(&mut out[start..]);
     }
 }
 
@@ -601,12 +598,16 @@ impl KindItems {
 impl Prints {
     /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing with this
     /// definition, if it says anything; a face says something about every thing of a kind, or about none.
-    pub(super) fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn new(
+        exposed: &Exposed,
+        kind: Kind,
+        tells: impl Fn(Definition<'_>) -> Option<String>,
+    ) -> Self {
         let (things, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut told, mut told_ends) = (hasher(), String::new(), Vec::new());
         let mut print = |item: &ExposedItem| {
-            if let Some(text) = tells(item.own.raw()) {
+            if let Some(text) = tells(Definition { kind, item: &item.own }) {
                 catalog.write(item.name.as_bytes());
                 catalog.write(text.as_bytes());
                 told.push_str(&text);
@@ -669,6 +670,7 @@ impl Rendered {
             }
             ends.push(text.len() as u32);
         }
+        unbreak(&mut text);
         text.shrink_to_fit();
         Self { text: String::from_utf8(text).expect("written from UTF-8 texts"), ends }
     }
@@ -813,7 +815,10 @@ mod tests {
     #[test]
     fn what_is_rendered_from_places_is_what_would_be_rendered_from_a_reading() {
         // White space inside the braces stays, where a reading would leave it out.
-        let bare = |out: Vec<u8>| String::from_utf8(out).unwrap().replace(' ', "");
+        let bare = |mut out: Vec<u8>| {
+            unbreak(&mut out);
+            String::from_utf8(out).unwrap().replace(' ', "")
+        };
         for definition in [
             r#"{"name":"a","inputSchema":{}}"#,
             r#"{"_meta":{"x":1},"description":"d","name":"a"}"#,
@@ -839,10 +844,23 @@ mod tests {
             let raw = |key| node.get(key).map(Node::raw);
             assert_eq!((place.description(), place.meta()), (raw("description"), raw("_meta")));
             let (mut out, mut expected) = (Vec::new(), Vec::new());
-            place.write_named(&mut out, "\"n\"");
+            place.write_named(&mut out, &["\"n\""]);
             node.write_with(&mut expected, &[("name", Some("\"n\""))]);
             assert_eq!(bare(out), bare(expected), "{definition}");
         }
+    }
+
+    #[test]
+    fn a_rendered_list_is_one_line() {
+        let mut exposed = Exposed::default();
+        for item in Items::defined(Kind::Prompt, "{\n\"name\":\"a\"},{\"name\":\"b\",\r\n\"title\":\"\"}") {
+            exposed.push(Kind::Prompt, &item, "n".into(), None, true);
+        }
+        let things = exposed.of(Kind::Prompt);
+        let rendered = Rendered::new(things, Kind::Prompt, |_, definition, out| {
+            definition.write_named(out, &["\"n\""]);
+        });
+        assert_eq!(rendered.text(), r#"{ "name":"n"},{"name":"n",  "title":""}"#);
     }
 
     #[test]

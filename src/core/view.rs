@@ -96,7 +96,7 @@ pub trait Exposure {
     }
     /// What the list of tools says about a thing with this definition, active or not. When this text changes,
     /// the list has changed.
-    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+    fn tells(&self, _kind: Kind, _definition: Definition<'_>) -> Option<String> {
         None
     }
 }
@@ -247,7 +247,7 @@ impl Entry {
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
-        let tells = |definition: &str| face.tells(kind, definition);
+        let tells = |definition: Definition<'_>| face.tells(kind, definition);
         self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
     }
 
