@@ -323,6 +323,7 @@ impl<B: Backend> HttpServer<B> {
         builder.timer(TokioTimer::new()).header_read_timeout(self.settings.head_timeout).max_buf_size(BUFFER);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
+            biased;
             _ = connection.as_mut() => {}
             () = seat.evicted.notified() => {}
             _ = closing.changed() => {
