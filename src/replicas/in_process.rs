@@ -1,4 +1,4 @@
-//! What replicas share if they are all in this process: one gateway that is alone, or several in a test.
+//! What replicas share if they are all in this process, as in a test.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

@@ -48,11 +48,6 @@ impl Fellows {
         self.others.get(id).copied()
     }
 
-    /// Those who are there.
-    pub(super) fn all(&self) -> Vec<String> {
-        self.others.iter().filter(|(_, there)| **there).map(|(id, _)| id.clone()).collect()
-    }
-
     pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Judgement {
         let doubt = roll.own_silence.is_none_or(|silence| silence >= GONE);
         if doubt {
@@ -115,7 +110,7 @@ mod tests {
             members.judge(&roll(Some(200), &[("a", 2499), ("old", 9200)]), now + SOON),
             verdict(&[], false)
         );
-        assert_eq!(members.all(), ["a"]);
+        assert_eq!((members.is_there("a"), members.is_there("old")), (Some(true), Some(false)));
         assert_eq!(members.judge(&roll(Some(200), &[("a", 2500)]), now + SOON), verdict(&["a"], false));
         assert_eq!(members.is_there("a"), Some(false));
         // It comes back, and leaves.

@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
+//! | `store.rs` | what replicas share, as one interface; `valkey.rs` implements it, `in_process.rs` does for tests |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
 //! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
@@ -16,16 +16,15 @@
 //! `Some`), [`Replicas::write`] for its owner's changes. Something that lives in one place has an entry whose owner is its
 //! *home*: whoever is asked for it reads the entry, asks the owner by [`Replicas::ask`] while
 //! [`Replicas::is_there`], and else takes its place by `swap`, which begins a new epoch. The home serves what it is asked by
-//! [`Replicas::serve`]. What all must hear is told by [`Replicas::tell_all`].
+//! [`Replicas::serve`]. What all must hear they are asked by [`Replicas::ask_all`].
 //!
 //! Invariant: what is unreadable in the store is as good as absent. Nothing of it is believed.
 //!
 //! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
 //! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
 
-#![allow(dead_code, reason = "views and tasks of the modern era are put onto it next")]
-
 pub mod all;
+#[cfg(test)]
 pub mod in_process;
 mod members;
 pub mod post;
@@ -66,23 +65,10 @@ const KEY_CARE: Duration = Duration::from_secs(60 * 60);
 /// The entry of that key.
 const KEY: &str = "key";
 
-/// What serves the letters of a subject.
-type Handler = Arc<dyn Fn(Mailed) + Send + Sync>;
+/// What serves requests of a subject.
+type Handler = Arc<dyn Fn(Handed) + Send + Sync>;
 /// What is asked when we may have lost our place. It gives up what is no longer ours.
 type OnDoubt = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Away>> + Send>> + Send + Sync>;
-
-/// What came by mail.
-pub enum Mailed {
-    /// A request that wants an answer.
-    Asked(Handed),
-    /// Something that all were told.
-    News {
-        /// The replica that told it.
-        from: String,
-        /// What it told.
-        body: Vec<u8>,
-    },
-}
 
 /// Whoever is to hear of something.
 #[derive(Default)]
@@ -438,15 +424,6 @@ impl Replicas {
         Ok(asking)
     }
 
-    /// Tells something to all others who are there.
-    pub async fn tell_all(&self, subject: Subject, body: &[u8]) -> Result<(), Away> {
-        let all = self.members.lock().all();
-        for id in all {
-            self.send(&id, LetterKind::News, subject, 0, body).await?;
-        }
-        Ok(())
-    }
-
     async fn send(
         &self,
         to: &str,
@@ -481,13 +458,13 @@ impl Replicas {
         if !self.desk.is_new(&from, serial) {
             return;
         }
-        let handler = || self.ears.read().handlers.get(&subject).cloned();
         match kind {
             LetterKind::Ask => {
+                let handler = self.ears.read().handlers.get(&subject).cloned();
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                match handler() {
-                    Some(handler) => handler(Mailed::Asked(handed)),
+                match handler {
+                    Some(handler) => handler(handed),
                     None => drop(tokio::spawn(async move { handed.bounce().await })),
                 }
             }
@@ -503,11 +480,6 @@ impl Replicas {
                 self.desk.part(number, None, Arrival::Bounced);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
-            LetterKind::News => {
-                if let Some(handler) = handler() {
-                    handler(Mailed::News { from, body });
-                }
-            }
         }
     }
 }

@@ -38,7 +38,6 @@ pub(super) enum LetterKind {
     Part { last: bool },
     Bounced,
     Gone,
-    News,
 }
 
 /// A letter to a replica.
@@ -56,13 +55,12 @@ pub(super) struct Letter {
 }
 
 const SUBJECTS: [Subject; 3] = [Subject::Session, Subject::View, Subject::Modern];
-const KINDS: [LetterKind; 6] = [
+const KINDS: [LetterKind; 5] = [
     LetterKind::Ask,
     LetterKind::Part { last: false },
     LetterKind::Part { last: true },
     LetterKind::Bounced,
     LetterKind::Gone,
-    LetterKind::News,
 ];
 
 impl Letter {

@@ -1,6 +1,5 @@
-//! What replicas share, as the rest of the program sees it: one interface with two implementations,
-//! [`InProcess`](super::in_process::InProcess) for a gateway that is alone and
-//! [`Valkey`](super::valkey::Valkey) for any number of them. The same tests run against both.
+//! What replicas share, as the rest of the program sees it: one interface, which
+//! [`Valkey`](super::valkey::Valkey) implements. Tests without a server have `InProcess`; the same tests run against both.
 //!
 //! | part | what it is | what stands on it |
 //! |---|---|---|

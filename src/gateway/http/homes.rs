@@ -35,7 +35,7 @@ use crate::protocol::era::Version;
 use crate::protocol::message::{Message, Refusal, batch_parts, code};
 use crate::replicas::post::{Arrival, Subject};
 use crate::replicas::store::{Away, StoreEntry};
-use crate::replicas::{Asking, Handed, Mailed, Replicas};
+use crate::replicas::{Asking, Handed, Replicas};
 
 /// Why a request failed whose home died.
 pub(super) const DIED: &str = "The replica that had the request ended before it answered. The request may or may not have \
@@ -470,8 +470,8 @@ impl<B: Backend> HttpServer<B> {
     pub(super) fn join(self: &Arc<Self>) {
         let Some(homes) = &self.homes else { return };
         let own = self.own.clone();
-        let serve = move |mailed: Mailed| {
-            if let (Mailed::Asked(handed), Some(server)) = (mailed, own.upgrade()) {
+        let serve = move |handed: Handed| {
+            if let Some(server) = own.upgrade() {
                 tokio::spawn(async move { server.serve_handed(handed).await });
             }
         };
