@@ -19,6 +19,7 @@ use crate::core::process::own_use;
 use crate::core::record::Record;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
+use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::events::metrics::{Exposition, Gauges};
 use crate::json::{Node, Scanner};
@@ -190,7 +191,7 @@ impl Gateway {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
         let face = self.face(session);
         let target = session.workspace.read(|view| view.find_tool(&*face, name));
-        let Some(target) = target else { return Ok(()) };
+        let Some(target) = target.filter(Target::mirrors) else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
         mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)

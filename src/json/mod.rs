@@ -394,6 +394,17 @@ pub fn quote(text: &str) -> String {
     }
 }
 
+/// The text as it stands between the quotes of a JSON string literal.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    match token::is_plain(text) {
+        true => text.into(),
+        false => {
+            let literal = quote(text);
+            literal[1..literal.len() - 1].to_owned().into()
+        }
+    }
+}
+
 /// Appends the text as a JSON string literal.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     match token::is_plain(text) {
