@@ -230,7 +230,7 @@ impl Engine {
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let (secrets, vars) = match &upstream.origin {
-            Some(origin) => (origin.secrets.read().clone(), &origin.vars),
+            Some(origin) => (origin.secrets(), &origin.vars),
             None => (self.settings().secrets.clone(), &self.programs.vars),
         };
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };

@@ -40,6 +40,7 @@ pub mod session;
 pub mod sharing;
 pub mod start_error;
 mod stderr;
+pub mod subscriptions;
 pub mod tasks;
 pub mod upstream;
 pub mod view;

@@ -1,6 +1,7 @@
 //! Opening and closing: upstreams start because a client looks at them, and end when none does any more. The
 //! gateway calls this when a face opens or closes a group, and after a new file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,53 @@ pub type Failures = Vec<(Arc<str>, Arc<str>)>;
 /// An upstream that was to start, and the outcome.
 type Attempt = (Arc<Upstream>, Result<(), StartError>);
 
+/// The groups that a view is opening, by the number of each opening.
+#[derive(Default)]
+pub(super) struct Openings {
+    groups: BTreeMap<u64, Arc<str>>,
+    /// Whether nobody has the view any more.
+    is_shut: bool,
+}
+
+impl Openings {
+    /// Begins to open a group. `None`: nobody has the view any more.
+    pub(super) fn begin(&mut self, group: &str) -> Option<u64> {
+        if self.is_shut {
+            return None;
+        }
+        let number = self.groups.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.groups.insert(number, group.into());
+        Some(number)
+    }
+
+    /// Whether the group of an opening may still be opened: nobody has closed it meanwhile, and the file has
+    /// it.
+    fn end(&mut self, number: u64) -> bool {
+        self.groups.remove(&number).is_some()
+    }
+
+    /// Whether a group is being opened.
+    fn has(&self, group: &str) -> bool {
+        self.groups().any(|opening| &**opening == group)
+    }
+
+    /// The groups that are being opened, those first that began first.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.groups.values()
+    }
+
+    /// Keeps the openings of these groups only.
+    pub(super) fn retain(&mut self, which: impl Fn(&str) -> bool) {
+        self.groups.retain(|_, group| which(group));
+    }
+
+    /// Opens nothing from now on.
+    pub(super) fn shut(&mut self) {
+        self.is_shut = true;
+        self.groups.clear();
+    }
+}
+
 impl Engine {
     /// Connects to all upstreams of a group at once and waits until each is up, failed or late; those that
     /// run or are at rest are left alone. If a new file replaces some of them meanwhile, it waits for the
@@ -53,7 +101,7 @@ impl Engine {
         let hold = workspace.read(|view| view.is_open(group)).then(|| workspace.hold());
         let attempts = settle(workspace, Some(group), || ()).await;
         let (failed, given_up) = workspace.change(|view| {
-            if !view.end_opening(number) {
+            if !view.openings.end(number) {
                 return None;
             }
             let members: Vec<_> = view.group(group).map(|entry| entry.upstream.clone()).collect();
@@ -67,7 +115,7 @@ impl Engine {
             if late || failed.is_empty() || failed.len() < members.len() || view.is_open(group) {
                 view.open(group);
             // If the group is being opened once more, that attempt may succeed, so the group stays.
-            } else if !view.is_opening(group) {
+            } else if !view.openings.has(group) {
                 view.remove(&*workspace.exposure(), group);
                 return Some((failed, members));
             }
@@ -169,7 +217,7 @@ impl Engine {
 
     fn unsubscribe(&self, session: &ClientSession, upstreams: &[Arc<Upstream>]) {
         for upstream in upstreams {
-            for own in session.end_subscriptions(&upstream.group, &upstream.server) {
+            for own in session.subscriptions.end_at(&upstream.group, &upstream.server) {
                 self.watch(upstream, &Watched::Resource(own), false);
             }
         }

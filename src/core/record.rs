@@ -44,7 +44,13 @@ impl Record {
                 switched.map(|names| names.iter().map(|(name, on)| (name.to_string(), *on)).collect());
             (open, switched)
         });
-        Self { hello, level: session.log_level(), open, switched, subscriptions: session.subscribed() }
+        Self {
+            hello,
+            level: session.log_level(),
+            open,
+            switched,
+            subscriptions: session.subscriptions.uris(),
+        }
     }
 
     /// The record as a line between the two ends of a session, without the line break.

@@ -150,7 +150,7 @@ impl<'a> Relay<'a> {
             let spellings: BTreeSet<_> = spellings.into_iter().flatten().collect();
             for uri in spellings {
                 for session in workspace.sessions() {
-                    if session.is_subscribed(uri) {
+                    if session.subscriptions.has(uri) {
                         session.notify(None, "notifications/resources/updated", |out| {
                             let mut text = Vec::new();
                             without_subscription(params, &mut text);

@@ -21,8 +21,7 @@ use super::notices::{Ledger, Lists};
 use super::record::Record;
 use super::reply::{Batch, Reply};
 use super::route::{OutgoingKind, Route};
-use super::upstream::Upstream;
-use super::view::Origin;
+use super::subscriptions::Subscriptions;
 use super::workspace::Workspace;
 use crate::catalog::Kind;
 use crate::hash::HashMap;
@@ -52,8 +51,8 @@ pub struct ClientSession {
     /// The `Mcp-Param-…` headers of a modern request over HTTP. What they must say is known only once the
     /// tool is.
     pub mirrored: OnceLock<HeaderMap>,
-    /// The exposed URIs that the client subscribed to, each with the server it leads to and the URI there.
-    subscriptions: Mutex<HashMap<String, (Origin, String)>>,
+    /// The resources that the client watches.
+    pub subscriptions: Subscriptions,
 }
 
 /// A client as it introduced itself, for people who ask who is there.
@@ -186,7 +185,7 @@ impl ClientSession {
             ending: AtomicBool::new(false),
             log_level: Mutex::default(),
             mirrored: OnceLock::new(),
-            subscriptions: Mutex::default(),
+            subscriptions: Subscriptions::default(),
         });
         // A modern request over HTTP hears of nothing but its own answer.
         if !matches!(session.main, Route::Nowhere) {
@@ -505,30 +504,6 @@ impl ClientSession {
         *self.log_level.lock() = Some((params.to_owned(), log_level(params)));
     }
 
-    /// Whether the client is subscribed to an exposed URI.
-    pub fn is_subscribed(&self, uri: &str) -> bool {
-        self.subscriptions.lock().contains_key(uri)
-    }
-
-    /// Notes that the client is subscribed to an exposed URI, which is `own` at the upstream; `false`: it was
-    /// already.
-    pub fn subscribe(&self, uri: &str, upstream: &Upstream, own: &str) -> bool {
-        let origin = (upstream.group.clone(), upstream.server.clone());
-        self.subscriptions.lock().insert(uri.to_owned(), (origin, own.to_owned())).is_none()
-    }
-
-    /// Notes that the client is no longer subscribed to an exposed URI; `false`: it was not.
-    pub fn unsubscribe(&self, uri: &str) -> bool {
-        self.subscriptions.lock().remove(uri).is_some()
-    }
-
-    /// The exposed URIs that the client is subscribed to.
-    pub(super) fn subscribed(&self) -> Vec<String> {
-        let mut uris: Vec<_> = self.subscriptions.lock().keys().cloned().collect();
-        uris.sort_unstable();
-        uris
-    }
-
     /// How the session stands.
     pub fn standing(&self) -> Record {
         Record::of(self)
@@ -544,20 +519,6 @@ impl ClientSession {
         if let Some(out) = self.main.outbox() {
             out.push(|out| out.extend_from_slice(line));
         }
-    }
-
-    /// Ends the subscriptions that lead to a server. Returns their URIs at that server.
-    pub(super) fn end_subscriptions(&self, group: &str, server: &str) -> Vec<String> {
-        let mut subscriptions = self.subscriptions.lock();
-        let ended = subscriptions.extract_if(|_, ((to, at), _)| **to == *group && **at == *server);
-        ended.map(|(_, (_, own))| own).collect()
-    }
-
-    /// Ends the subscriptions that lead to servers which are no longer in the view.
-    pub fn end_lost_subscriptions(&self) {
-        self.workspace.read(|view| {
-            self.subscriptions.lock().retain(|_, ((group, server), _)| view.server(group, server).is_some());
-        });
     }
 
     /// Sends an answer, or keeps it until the rest of its batch is ready.
@@ -586,6 +547,7 @@ mod tests {
     use super::*;
     use crate::core::route::Heard;
     use crate::core::routing_tests::Unseen;
+    use crate::core::upstream::Upstream;
     use crate::transport::peer::OnAnswer;
 
     #[test]
@@ -668,19 +630,6 @@ mod tests {
             session.refuse(Some(&id(refused)), &Refusal::new(code::PARSE, ""), None, None);
             let answer = heard.0.lock().pop().expect("it is refused");
             assert!(answer.contains(&format!("\"id\":{shown},")), "{refused}: {answer}");
-        }
-    }
-
-    #[test]
-    fn subscriptions_end_with_their_own_server() {
-        let workspace = Workspace::new("", 0, Arc::new(Unseen), None, &Arc::default());
-        let session = ClientSession::new(workspace, Route::Nowhere);
-        for (group, server) in [("box", "a"), ("box", "b"), ("other", "a")] {
-            session.subscribe(&format!("{group}/{server}"), &Upstream::unreal(group, server), server);
-        }
-        assert_eq!(session.end_subscriptions("box", "a"), ["a"]);
-        for (uri, expected) in [("box/a", false), ("box/b", true), ("other/a", true)] {
-            assert_eq!(session.is_subscribed(uri), expected, "{uri}");
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct DaemonSession {
     /// The umask; `None` where there is none.
     pub umask: Option<u32>,
     /// The values in the file that must not be readable in anything that is said.
-    pub secrets: RwLock<Redactor>,
+    secrets: RwLock<Redactor>,
     /// When the session began.
     pub since: SystemTime,
     calls: AtomicU64,
@@ -75,6 +75,16 @@ impl DaemonSession {
             Isolation::Shared => &self.files,
             Isolation::Directory | Isolation::Session => &self.directory,
         }
+    }
+
+    /// The values in the file that must not be readable in anything that is said.
+    pub(super) fn secrets(&self) -> Redactor {
+        self.secrets.read().clone()
+    }
+
+    /// Hides these values from now on, and no others.
+    pub fn hide(&self, secrets: &Redactor) {
+        self.secrets.write().clone_from(secrets);
     }
 
     /// Counts a request to an upstream.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
+use super::opening::Openings;
 use super::recent::Recent;
 use super::upstream::Upstream;
 use crate::apps::{exposed, placed};
@@ -118,10 +119,8 @@ pub struct View {
     next: u64,
     /// The open groups in the order of opening.
     open: Vec<Arc<str>>,
-    /// The groups that are being opened, by the number of the opening.
-    openings: BTreeMap<u64, Arc<str>>,
-    /// Whether nobody has the view any more.
-    shut: bool,
+    /// The groups that are being opened.
+    pub(super) openings: Openings,
     /// What the client that the names are made for calls itself; empty where it may be any client.
     client: String,
     /// Whether URIs use the spelling that every client accepts.
@@ -420,30 +419,14 @@ impl View {
         group: &str,
         upstreams: &[Arc<Upstream>],
     ) -> Option<u64> {
-        if self.shut {
-            return None;
-        }
+        let number = self.openings.begin(group)?;
         self.add(face, upstreams);
-        let number = self.openings.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.openings.insert(number, group.into());
         Some(number)
-    }
-
-    /// Whether the group of an opening may still be opened: nobody has closed it meanwhile, and the file has
-    /// it.
-    pub fn end_opening(&mut self, number: u64) -> bool {
-        self.openings.remove(&number).is_some()
-    }
-
-    /// Whether a group is being opened.
-    pub fn is_opening(&self, group: &str) -> bool {
-        self.openings.values().any(|opening| &**opening == group)
     }
 
     /// Opens nothing from now on. Returns the upstreams in the view.
     pub fn shut(&mut self) -> Vec<Arc<Upstream>> {
-        self.shut = true;
-        self.openings.clear();
+        self.openings.shut();
         self.entries.values().map(|entry| entry.upstream.clone()).collect()
     }
 
@@ -451,7 +434,7 @@ impl View {
     pub fn groups(&self) -> Vec<Arc<str>> {
         let mut groups = self.open.clone();
         let begun = self.entries.values().map(|entry| &entry.upstream.group);
-        for group in begun.chain(self.openings.values()) {
+        for group in begun.chain(self.openings.groups()) {
             if !groups.contains(group) {
                 groups.push(group.clone());
             }
@@ -505,7 +488,7 @@ impl View {
     /// Removes a group.
     pub fn remove(&mut self, face: &dyn Exposure, group: &str) {
         self.open.retain(|open| &**open != group);
-        self.openings.retain(|_, opening| &**opening != group);
+        self.openings.retain(|opening| opening != group);
         self.origins.remove(group);
         let mut others_stay = true;
         for seq in self.places_of(|entry| *entry.upstream.group == *group) {
@@ -640,7 +623,7 @@ impl View {
     /// and, until it is up or has failed, what the old one offered. Names once listed stay, unless `rename`.
     pub fn renew(&mut self, face: &dyn Exposure, wanted: &[Arc<Upstream>], groups: &[&str], rename: bool) {
         self.open.retain(|open| groups.contains(&&**open));
-        self.openings.retain(|_, opening| groups.contains(&&**opening));
+        self.openings.retain(|opening| groups.contains(&opening));
         let mut before: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
         self.origins = HashMap::default();
         self.next = wanted.len() as u64;

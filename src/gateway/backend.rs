@@ -7,8 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::header::HeaderMap;
+use parking_lot::Mutex;
 
-use super::http::{Backend, Caller, mirror};
+use super::http::{Backend, Caller, CallerKey, mirror};
 use super::restore::{reopen, restore};
 use super::{Gateway, SHUTTING_DOWN, shared, turn_away};
 use crate::config::{Serving, Token};
@@ -20,7 +21,6 @@ use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
 use crate::events::metrics::{Exposition, Gauges};
-use crate::face::Part;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::modern_name;
 use crate::protocol::message::{Id, Malformed, Message, Refusal, Request};
@@ -28,32 +28,40 @@ use crate::text::plain;
 
 /// The callers over HTTP.
 #[derive(Default)]
-pub(super) struct HttpClients {
+pub(super) struct HttpClients(Mutex<Callers>);
+
+#[derive(Default)]
+struct Callers {
     /// The views that modern callers with the same credentials share, by principal and path.
-    pub(super) workspaces: HashMap<(String, Option<String>), Arc<Workspace>>,
+    workspaces: HashMap<CallerKey, Arc<Workspace>>,
     sessions: Vec<Weak<ClientSession>>,
     /// When each modern client was last heard of, by name. Such a client has no session that could end.
     visitors: HashMap<String, Instant>,
 }
 
 impl HttpClients {
-    fn add(&mut self, session: &Arc<ClientSession>) {
-        if self.sessions.len() == self.sessions.capacity() {
-            self.sessions.retain(|session| session.strong_count() > 0);
+    fn add(&self, session: &Arc<ClientSession>) {
+        let sessions = &mut self.0.lock().sessions;
+        if sessions.len() == sessions.capacity() {
+            sessions.retain(|session| session.strong_count() > 0);
         }
-        self.sessions.push(Arc::downgrade(session));
+        sessions.push(Arc::downgrade(session));
+    }
+
+    fn sessions(&self) -> Vec<Arc<ClientSession>> {
+        self.0.lock().sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Notes a request of a modern client, and logs if the client is new.
-    fn note_visitor(&mut self, name: &str, now: Instant) {
-        if self.visitors.insert(name.to_owned(), now).is_none() {
+    fn note_visitor(&self, name: &str, now: Instant) {
+        if self.0.lock().visitors.insert(name.to_owned(), now).is_none() {
             tracing::info!(target: LIFE, "client {name} has come");
         }
     }
 
     /// Logs and forgets the modern clients that nobody has heard of for this long.
-    fn forget_visitors(&mut self, idle: Duration, now: Instant) {
-        self.visitors.retain(|name, last| {
+    fn forget_visitors(&self, idle: Duration, now: Instant) {
+        self.0.lock().visitors.retain(|name, last| {
             let stays = now.duration_since(*last) < idle;
             if !stays {
                 tracing::info!(target: LIFE, "client {name} has gone");
@@ -62,8 +70,39 @@ impl HttpClients {
         });
     }
 
-    fn sessions(&self) -> Vec<Arc<ClientSession>> {
-        self.sessions.iter().filter_map(Weak::upgrade).collect()
+    /// The view that modern callers with this key share, if there is one.
+    fn workspace(&self, key: &CallerKey) -> Option<Arc<Workspace>> {
+        self.0.lock().workspaces.get(key).cloned()
+    }
+
+    /// The number of the client that has this principal. A caller is the same client whichever path it uses.
+    fn client_of(&self, principal: &str) -> Option<u64> {
+        let callers = self.0.lock();
+        let mut others = callers.workspaces.iter();
+        others.find(|((other, _), _)| other == principal).map(|(_, workspace)| workspace.client)
+    }
+
+    /// Shares a view from now on, unless there is one by now. Returns the one that is shared.
+    fn share(&self, key: CallerKey, workspace: Arc<Workspace>) -> Arc<Workspace> {
+        self.0.lock().workspaces.entry(key).or_insert(workspace).clone()
+    }
+
+    /// Shares these views no longer, and returns them.
+    pub(super) fn take_out(
+        &self,
+        which: impl Fn(&CallerKey, &Arc<Workspace>) -> bool,
+    ) -> Vec<Arc<Workspace>> {
+        let mut callers = self.0.lock();
+        callers
+            .workspaces
+            .extract_if(|key, workspace| which(key, workspace))
+            .map(|(_, taken)| taken)
+            .collect()
+    }
+
+    /// Whether callers share this view.
+    pub(super) fn has(&self, workspace: &Arc<Workspace>) -> bool {
+        self.0.lock().workspaces.values().any(|other| Arc::ptr_eq(other, workspace))
     }
 }
 
@@ -74,7 +113,7 @@ impl Gateway {
         if let Some(shared) = self.shared.get() {
             shared.furnish(&(String::new(), None), &workspace);
         }
-        self.http_clients.lock().workspaces.insert((String::new(), None), workspace);
+        self.http_clients.share((String::new(), None), workspace);
     }
 
     /// Ends the shared views of callers whose token is no longer valid.
@@ -84,16 +123,8 @@ impl Gateway {
     }
 
     /// Ends the shared views of these callers.
-    pub(super) fn let_go(&self, whose: impl Fn(&(String, Option<String>)) -> bool) {
-        let mut workspaces = Vec::new();
-        self.http_clients.lock().workspaces.retain(|key, workspace| {
-            let stays = !whose(key);
-            if !stays {
-                workspaces.push(workspace.clone());
-            }
-            stays
-        });
-        for workspace in workspaces {
+    pub(super) fn let_go(&self, whose: impl Fn(&CallerKey) -> bool) {
+        for workspace in self.http_clients.take_out(|key, _| whose(key)) {
             workspace.end_listeners();
             self.engine.discard(&workspace);
         }
@@ -104,37 +135,18 @@ impl Gateway {
         self.engine.stop().await;
     }
 
-    pub(super) fn part(caller: &Caller) -> Part {
-        let names = caller.token.as_ref().and_then(|token| token.scope.clone());
-        Part { names, toolbox: caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
-    }
-
-    fn principal(caller: &Caller) -> String {
-        caller.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
-    }
-
-    /// Who a modern caller is: the name of its token, and the toolbox of its path.
-    pub(super) fn caller_key(caller: &Caller) -> (String, Option<String>) {
-        (Self::principal(caller), caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()))
-    }
-
     /// The view that modern callers with these credentials share.
     pub(super) fn shared_workspace(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Workspace>> {
-        let key = Self::caller_key(caller);
-        let client = {
-            let http_clients = self.http_clients.lock();
-            if let Some(workspace) = http_clients.workspaces.get(&key) {
-                return Some(workspace.clone());
-            }
-            // A caller is the same client whichever path it uses.
-            let mut others = http_clients.workspaces.iter();
-            others.find(|((principal, _), _)| *principal == key.0).map(|(_, workspace)| workspace.client)
-        };
-        let workspace = self.workspace(self.faces.place_of(&Self::part(caller))?, &key.0, client);
+        let key = caller.key();
+        if let Some(workspace) = self.http_clients.workspace(&key) {
+            return Some(workspace);
+        }
+        let client = self.http_clients.client_of(&key.0);
+        let workspace = self.workspace(self.faces.place_of(&caller.part())?, &key.0, client);
         if let Some(shared) = self.shared.get() {
             shared.furnish(&key, &workspace);
         }
-        Some(self.http_clients.lock().workspaces.entry(key).or_insert(workspace).clone())
+        Some(self.http_clients.share(key, workspace))
     }
 
     /// Serves a modern request or notification at this replica.
@@ -148,12 +160,12 @@ impl Gateway {
         let Some(workspace) = self.shared_workspace(&caller) else { return Box::new(()) };
         let session = ClientSession::new(workspace, Route::Nowhere);
         session.mirrored.set(mirrored).expect("the session is new");
-        self.http_clients.lock().add(&session);
+        self.http_clients.add(&session);
         let id = match &message {
             Message::Request(request) => {
                 if tracing::enabled!(target: LIFE, tracing::Level::INFO) {
                     let name = plain(&request.params.map(modern_name).unwrap_or_default());
-                    self.http_clients.lock().note_visitor(&name, Instant::now());
+                    self.http_clients.note_visitor(&name, Instant::now());
                 }
                 Some(request.id.clone())
             }
@@ -189,7 +201,7 @@ impl Backend for Arc<Gateway> {
     type Legacy = ClientSession;
 
     fn toolbox_exists(&self, caller: &Caller) -> bool {
-        self.faces.place_of(&Gateway::part(caller)).is_some()
+        self.faces.place_of(&caller.part()).is_some()
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -200,11 +212,14 @@ impl Backend for Arc<Gateway> {
     }
 
     fn open(&self, caller: Caller, id: &str, unrelated: Arc<dyn Sink>) -> Arc<ClientSession> {
-        let face = self.faces.place_of(&Gateway::part(&caller)).unwrap_or(0);
-        let workspace = self.workspace(face, &Gateway::principal(&caller), None);
+        let face = self.faces.place_of(&caller.part()).unwrap_or(0);
+        let workspace = self.workspace(face, &caller.principal(), None);
         workspace.owner.note_session(id);
+        if self.shared.get().is_some() {
+            workspace.results.is_shared_as(&format!("session {id}"));
+        }
         let session = ClientSession::new(workspace, Route::Stream(unrelated));
-        self.http_clients.lock().add(&session);
+        self.http_clients.add(&session);
         session
     }
 
@@ -237,6 +252,13 @@ impl Backend for Arc<Gateway> {
             reopen(self, &session.workspace, &record).await;
             restore(self, session, &record).await;
         })
+    }
+
+    fn forget<'a>(
+        &'a self,
+        session: &'a Arc<ClientSession>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(session.workspace.results.forget_elsewhere())
     }
 
     fn fail(&self, session: &Arc<ClientSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {
@@ -277,21 +299,20 @@ impl Backend for Arc<Gateway> {
     }
 
     fn sweep(&self, idle: Duration) {
-        self.http_clients.lock().forget_visitors(idle, Instant::now());
+        self.http_clients.forget_visitors(idle, Instant::now());
     }
 
     fn drain(&self) {
         if let Some(shared) = self.shared.get() {
             shared.leave_homes();
         }
-        for session in self.http_clients.lock().sessions() {
+        for session in self.http_clients.sessions() {
             session.end();
         }
     }
 
     fn abandon(&self) {
-        let sessions = self.http_clients.lock().sessions();
-        for session in sessions {
+        for session in self.http_clients.sessions() {
             session.abandon(SHUTTING_DOWN);
         }
     }

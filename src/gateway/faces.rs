@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::catalog::Kind;
+use crate::core::reply::Reply;
+use crate::core::view::View;
 use crate::core::workspace::Workspace;
-use crate::face::{Face, Part};
+use crate::face::{Face, Part, Viewer};
 
 /// The faces in use. The first is for clients that may see everything; another is made when a client arrives
 /// that may see only a part, or that asks for a single toolbox. The place of a face never changes, because
@@ -30,6 +33,48 @@ impl Faces {
     /// The face of a workspace.
     pub(super) fn of(&self, workspace: &Workspace) -> Arc<dyn Face> {
         self.at(workspace.face())
+    }
+
+    /// The group that must be opened before the clients of this workspace can ask for anything.
+    pub(super) fn opens_first(&self, workspace: &Workspace) -> Option<String> {
+        let face = self.of(workspace);
+        let group = face.opens_first()?;
+        workspace.read(|view| !view.is_open(group)).then(|| group.to_owned())
+    }
+
+    /// Answers with an error of our own, in the shape of the client's face, where the request was not a tool call.
+    pub(super) fn refuse(&self, reply: Reply, code: i64, message: &str) {
+        let refusal = self.of(&reply.session().workspace).refusal(code, message);
+        reply.refuse(refusal);
+    }
+
+    /// Appends all items of a kind that a client is shown, separated by commas.
+    pub(super) fn write_list(
+        &self,
+        workspace: &Workspace,
+        view: &View,
+        viewer: &Viewer<'_>,
+        kind: Kind,
+        out: &mut Vec<u8>,
+    ) {
+        let face = self.of(workspace);
+        let [first, last] = match kind {
+            Kind::Tool => face.own_tools(view, viewer),
+            _ => Default::default(),
+        };
+        out.extend_from_slice(first.as_bytes());
+        let exposure = workspace.exposure();
+        let listed = match viewer.modern {
+            true => exposure.lists_to_modern(),
+            false => exposure.lists(viewer.client, kind),
+        };
+        if listed {
+            view.write_list(&*exposure, kind, viewer.look(), first.is_empty(), out);
+        }
+        if !last.is_empty() {
+            out.push(b',');
+            out.extend_from_slice(last.as_bytes());
+        }
     }
 
     /// The part of the file that a workspace sees.

@@ -20,11 +20,11 @@ use crate::transport::peer::Answer;
 /// `resources/read`, `resources/subscribe` and `resources/unsubscribe`, by URI.
 pub(super) fn resource(gateway: &Arc<Gateway>, method: &'static str, params: Node<'_>, reply: Reply) {
     let Ok(Some(Some(uri))) = params.unique("uri").map(|uri| uri.map(Node::as_str)) else {
-        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
+        return gateway.faces.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"uri\" must be a string");
     };
     let session = reply.session().clone();
     // A client can still unsubscribe from a resource that was switched off after it subscribed.
-    let leaves = method == "resources/unsubscribe" && session.is_subscribed(&uri);
+    let leaves = method == "resources/unsubscribe" && session.subscriptions.has(&uri);
     let reads = method == "resources/read";
     let (upstream, own) = match find_resource(gateway, &session, &uri, leaves, reads, &reply) {
         Found::At(upstream, own) => (upstream, own),
@@ -57,12 +57,12 @@ fn subscribe(
     let what = Watched::Resource(own_uri.clone());
     if upstream.is_modern() {
         let is_new = match more {
-            true => session.subscribe(uri, upstream, &own_uri),
-            false => session.unsubscribe(uri),
+            true => session.subscriptions.add(uri, upstream, &own_uri),
+            false => session.subscriptions.remove(uri),
         };
         if is_new {
             gateway.engine.watch(upstream, &what, more);
-            session.record();
+            reply.record();
         }
         return reply.result("{}");
     }
@@ -71,9 +71,9 @@ fn subscribe(
     if !more {
         // The count drops before the upstream has answered: if another client subscribes meanwhile, the
         // upstream must be told again.
-        if session.unsubscribe(uri) {
+        if session.subscriptions.remove(uri) {
             upstream.count_watcher(&what, false);
-            session.record();
+            reply.record();
         }
         return match upstream.is_watched(&what) {
             true => reply.result("{}"),
@@ -81,19 +81,19 @@ fn subscribe(
         };
     }
     if upstream.connection().is_some() && upstream.is_watched(&what) {
-        if session.subscribe(uri, upstream, &own_uri) {
+        if session.subscriptions.add(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
-            session.record();
+            reply.record();
         }
         return reply.result("{}");
     }
     let (owner, exposed) = (upstream.clone(), uri.to_owned());
     let finish = move |answer: Answer<'_>, reply: Reply| {
         if let Answer::Result(_) = answer
-            && session.subscribe(&exposed, &owner, &own_uri)
+            && session.subscriptions.add(&exposed, &owner, &own_uri)
         {
             owner.count_watcher(&what, true);
-            session.record();
+            reply.record();
         }
         relay(answer, reply);
     };
@@ -143,7 +143,11 @@ pub(super) fn resource_of(
 
 pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let Ok(Some(Some(name))) = params.unique("name").map(|name| name.map(Node::as_str)) else {
-        return gateway.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
+        return gateway.faces.refuse(
+            reply,
+            code::INVALID_PARAMS,
+            "Invalid params: \"name\" must be a string",
+        );
     };
     let session = reply.session().clone();
     let face = gateway.face(&session);
@@ -155,18 +159,18 @@ pub(super) fn get_prompt(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply)
             gateway.engine.forward(&upstream, "prompts/get", params, &changes, reply, relay);
         }
         Err(_) if !gateway.startup.is_settled() => startup::later(gateway, "prompts/get", params, reply),
-        Err(message) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
+        Err(message) => gateway.faces.refuse(reply, code::INVALID_PARAMS, &message),
     }
 }
 
 pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let session = reply.session().clone();
     let Ok(reference) = params.unique("ref") else {
-        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+        return gateway.faces.refuse(reply, code::INVALID_PARAMS, TWICE);
     };
     let reference = reference.filter(|reference| reference.is_object());
     if reference.is_some_and(|reference| reference.all_unique(["type", "name", "uri"]).is_err()) {
-        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+        return gateway.faces.refuse(reply, code::INVALID_PARAMS, TWICE);
     }
     let text = |key| reference.and_then(|reference| reference.get(key)).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri")).unwrap_or_default();
@@ -188,7 +192,7 @@ pub(super) fn complete(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
         (Err(_), _) if !gateway.startup.is_settled() => {
             startup::later(gateway, "completion/complete", params, reply)
         }
-        (Err(message), _) => gateway.refuse(reply, code::INVALID_PARAMS, &message),
+        (Err(message), _) => gateway.faces.refuse(reply, code::INVALID_PARAMS, &message),
         (Ok(_), None) => unreachable!("only a reference can name something"),
     }
 }

@@ -28,7 +28,7 @@ mod tasks;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use self::backend::HttpClients;
 use self::faces::Faces;
@@ -62,7 +62,7 @@ pub struct Gateway {
     engine: Arc<Engine>,
     faces: Faces,
     /// The views that callers with the same credentials share, and the sessions over HTTP.
-    http_clients: Mutex<HttpClients>,
+    http_clients: HttpClients,
     /// The search indexes.
     finders: Finders,
     /// How far the servers that start with us have got.
@@ -107,7 +107,7 @@ fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reason: &str, re
     let text = |key| params.get(key).and_then(Node::as_str);
     let named = text("name").or_else(|| text("uri"));
     let Some(name) = named else {
-        return gateway.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {reason}"));
+        return gateway.faces.refuse(reply, code::UPSTREAM_LOST, &format!("{method}: {reason}"));
     };
     let face = gateway.face(reply.session());
     let wording = match method {
@@ -272,7 +272,7 @@ impl Gateway {
     fn request(self: &Arc<Self>, method: &str, params: Node<'_>, reply: Reply) {
         // A resource must be known before it can be watched, so its group opens first.
         if matches!(method, "subscriptions/listen" | "resources/subscribe")
-            && let Some(group) = self.opens_first(reply.session())
+            && let Some(group) = self.faces.opens_first(&reply.session().workspace)
         {
             return self.open(group, Then::Request, method, params, reply);
         }
@@ -302,7 +302,7 @@ impl Gateway {
         if method == "tools/call" {
             return self.call_tool(params, None, reply);
         }
-        if let Some(group) = self.opens_first(reply.session()) {
+        if let Some(group) = self.faces.opens_first(&reply.session().workspace) {
             return self.open(group, Then::Request, method, params, reply);
         }
         match method {
@@ -317,13 +317,6 @@ impl Gateway {
             "tasks/cancel" => tasks::task(self, "tasks/cancel", params, reply),
             _ => method_not_found(method, reply),
         }
-    }
-
-    /// The group that must be opened before this client can ask for anything.
-    fn opens_first(&self, session: &ClientSession) -> Option<String> {
-        let face = self.face(session);
-        let group = face.opens_first()?;
-        session.workspace.read(|view| !view.is_open(group)).then(|| group.to_owned())
     }
 
     fn initialize(&self, params: Node<'_>, reply: Reply) {
@@ -344,10 +337,10 @@ impl Gateway {
         }
         self.meet(&session, &name);
         tracing::info!(target: LIFE, "client {} has come", plain(&name));
-        if self.startup.has_lists() && self.opens_first(&session).is_none() {
+        if self.startup.has_lists() && self.faces.opens_first(&session.workspace).is_none() {
             session.begin();
         }
-        session.record();
+        reply.record();
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
@@ -376,13 +369,17 @@ impl Gateway {
             b"arguments" => Some(1),
             _ => None,
         });
-        let Ok(members) = members else { return self.refuse(reply, code::INVALID_PARAMS, TWICE) };
+        let Ok(members) = members else { return self.faces.refuse(reply, code::INVALID_PARAMS, TWICE) };
         let Some(name) = members.get(0) else {
-            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
+            return self.faces.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" is missing");
         };
         let arguments = members.get(1);
         let Some(name) = name.as_str() else {
-            return self.refuse(reply, code::INVALID_PARAMS, "Invalid params: \"name\" must be a string");
+            return self.faces.refuse(
+                reply,
+                code::INVALID_PARAMS,
+                "Invalid params: \"name\" must be a string",
+            );
         };
         if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
             return reply.refuse(refusal);
@@ -406,7 +403,7 @@ impl Gateway {
         }
         if params.get("cursor").is_some_and(|cursor| cursor.raw() != "null") {
             let message = "Invalid params: unknown cursor; every list is one page";
-            return self.refuse(reply, code::INVALID_PARAMS, message);
+            return self.faces.refuse(reply, code::INVALID_PARAMS, message);
         }
         let viewer = self.viewer_of(&session, params, reply.modern().is_some(), reply.renders_apps());
         if viewer.modern {
@@ -420,7 +417,7 @@ impl Gateway {
                 };
                 reply.result_kept(hint, |out| {
                     out.extend_from_slice(format!("\"{}\":[", kind.list_key()).as_bytes());
-                    self.write_list(&session.workspace, view, &viewer, kind, out);
+                    self.faces.write_list(&session.workspace, view, &viewer, kind, out);
                     out.push(b']');
                 });
             });
@@ -431,48 +428,13 @@ impl Gateway {
         }
     }
 
-    /// Appends all items of a kind that a client is shown, separated by commas.
-    fn write_list(
-        &self,
-        workspace: &Workspace,
-        view: &View,
-        viewer: &Viewer<'_>,
-        kind: Kind,
-        out: &mut Vec<u8>,
-    ) {
-        let face = self.faces.of(workspace);
-        let [first, last] = match kind {
-            Kind::Tool => face.own_tools(view, viewer),
-            _ => Default::default(),
-        };
-        out.extend_from_slice(first.as_bytes());
-        let exposure = workspace.exposure();
-        let listed = match viewer.modern {
-            true => exposure.lists_to_modern(),
-            false => exposure.lists(viewer.client, kind),
-        };
-        if listed {
-            view.write_list(&*exposure, kind, viewer.look(), first.is_empty(), out);
-        }
-        if !last.is_empty() {
-            out.push(b',');
-            out.extend_from_slice(last.as_bytes());
-        }
-    }
-
-    /// Answers with an error of our own, in the shape of the face, where the request was not a tool call.
-    fn refuse(&self, reply: Reply, code: i64, message: &str) {
-        let refusal = self.face(reply.session()).refusal(code, message);
-        say(reply, Wording::Error(refusal), None);
-    }
-
     fn set_log_level(&self, params: Node<'_>, reply: Reply) {
         if !params.get("level").and_then(Node::as_str).is_some_and(|level| LOG_LEVELS.contains(&&*level)) {
             let message = format!("Invalid params: level must be one of {}", LOG_LEVELS.join(", "));
             return reply.error(code::INVALID_PARAMS, &message, None);
         }
         observed::at_once_for(&reply, || self.engine.set_log_level(reply.session(), params));
-        reply.session().record();
+        reply.record();
         reply.result("{}");
     }
 
@@ -523,7 +485,7 @@ fn over(
         engine,
         startup: Startup::new(face.starts_all().is_some()),
         faces: Faces::new(face),
-        http_clients: Mutex::default(),
+        http_clients: HttpClients::default(),
         finders: Finders::default(),
         switch_file: RwLock::new(switch_file),
         daemon_session,
@@ -539,7 +501,7 @@ pub fn of_daemon_session(
     daemon_session: Arc<DaemonSession>,
     beside: Option<&Gateway>,
 ) -> Arc<Gateway> {
-    *daemon_session.secrets.write() = configured.face.common().secrets.clone();
+    daemon_session.hide(&configured.face.common().secrets);
     let face = match beside {
         Some(beside) => configured.face.succeed(&*beside.faces.whole()),
         None => configured.face,

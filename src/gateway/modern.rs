@@ -32,7 +32,7 @@ pub(super) fn request(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, re
                 // The state was opened before the request had to wait; now the request is handled again.
                 Ok(_) if reply.opened => gateway.common_request(method, params, reply),
                 Ok(_) => retry(gateway, method, params, reply),
-                Err(_) => gateway.refuse(reply, code::INVALID_PARAMS, TWICE),
+                Err(_) => gateway.faces.refuse(reply, code::INVALID_PARAMS, TWICE),
             }
         }
         _ => gateway.common_request(method, params, reply),
@@ -139,7 +139,7 @@ fn go_on(gateway: &Arc<Gateway>, method: &str, params: Node<'_>, state: State, m
 fn listen(gateway: &Arc<Gateway>, params: Node<'_>, reply: Reply) {
     let session = reply.session().clone();
     let Ok(filter) = params.unique("notifications") else {
-        return gateway.refuse(reply, code::INVALID_PARAMS, TWICE);
+        return gateway.faces.refuse(reply, code::INVALID_PARAMS, TWICE);
     };
     let tasks = filter.and_then(|filter| filter.get("taskIds"));
     if tasks.is_some() && reply.modern().is_some_and(|modern| !modern.client.can_wait()) {

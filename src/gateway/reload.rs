@@ -55,7 +55,7 @@ impl Moves {
         for (gateway, face) in gateways {
             gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
             if let Some(daemon_session) = &gateway.daemon_session {
-                *daemon_session.secrets.write() = face.common().secrets.clone();
+                daemon_session.hide(&face.common().secrets);
             }
             settings = Some(face.common().clone());
         }
@@ -131,7 +131,7 @@ impl Moves {
             }
         });
         for session in workspace.sessions() {
-            session.end_lost_subscriptions();
+            workspace.read(|view| session.subscriptions.end_lost(view));
             session.record();
         }
     }
@@ -178,7 +178,7 @@ fn serves_http(gateway: &Gateway) -> bool {
 
 /// Empties a workspace whose toolbox is gone, or is no longer for this client.
 fn shut(gateway: &Gateway, workspace: &Arc<Workspace>, whole: &dyn Face, toolbox: Option<&str>) {
-    gateway.http_clients.lock().workspaces.retain(|_, other| !Arc::ptr_eq(other, workspace));
+    gateway.http_clients.take_out(|_, other| Arc::ptr_eq(other, workspace));
     workspace.end_listeners();
     match toolbox.is_some_and(|toolbox| whole.groups().contains(&toolbox)) {
         true => gateway.engine.discard(workspace),

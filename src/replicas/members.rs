@@ -12,8 +12,8 @@ use super::store::Roll;
 
 /// How often a replica tells that it lives.
 pub const BEAT: Duration = Duration::from_millis(200);
-/// The silence after which it is gone. With the time until somebody looks, and until letters have come back that it did
-/// not receive, a request that it had fails within three seconds of its death.
+/// The silence after which it is gone. With the time until somebody looks, a request that it had fails within three
+/// seconds of its death.
 pub const GONE: Duration = Duration::from_millis(2500);
 
 /// The other replicas, as far as one of them knows.
@@ -46,11 +46,6 @@ impl Fellows {
     /// Whether a replica is there; `None` if nobody has heard of it.
     pub(super) fn is_there(&self, id: &str) -> Option<bool> {
         self.others.get(id).copied()
-    }
-
-    /// Those who are there.
-    pub(super) fn all(&self) -> Vec<String> {
-        self.others.iter().filter(|(_, there)| **there).map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Judgement {
@@ -115,7 +110,7 @@ mod tests {
             members.judge(&roll(Some(200), &[("a", 2499), ("old", 9200)]), now + SOON),
             verdict(&[], false)
         );
-        assert_eq!(members.all(), ["a"]);
+        assert_eq!((members.is_there("a"), members.is_there("old")), (Some(true), Some(false)));
         assert_eq!(members.judge(&roll(Some(200), &[("a", 2500)]), now + SOON), verdict(&["a"], false));
         assert_eq!(members.is_there("a"), Some(false));
         // It comes back, and leaves.

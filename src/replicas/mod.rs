@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `store.rs` | what replicas share, as one interface; `in_process.rs` and `valkey.rs` are its two implementations |
+//! | `store.rs` | what replicas share, as one interface; `valkey.rs` implements it, `in_process.rs` does for tests |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
 //! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
@@ -16,16 +16,15 @@
 //! `Some`), [`Replicas::write`] for its owner's changes. Something that lives in one place has an entry whose owner is its
 //! *home*: whoever is asked for it reads the entry, asks the owner by [`Replicas::ask`] while
 //! [`Replicas::is_there`], and else takes its place by `swap`, which begins a new epoch. The home serves what it is asked by
-//! [`Replicas::serve`]. What all must hear is told by [`Replicas::tell_all`].
+//! [`Replicas::serve`]. What all must hear they are asked by [`Replicas::ask_all`].
 //!
 //! Invariant: what is unreadable in the store is as good as absent. Nothing of it is believed.
 //!
 //! Invariant: a home that may have lost its place without noticing answers nothing before it has asked
 //! ([`Replicas::settled`]). While the store is away nobody can have taken its place for long, and it goes on.
 
-#![allow(dead_code, reason = "views and tasks of the modern era are put onto it next")]
-
 pub mod all;
+#[cfg(test)]
 pub mod in_process;
 mod members;
 pub mod post;
@@ -46,7 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, Fellows};
+use self::members::{BEAT, Fellows, GONE};
 use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
 use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
@@ -57,8 +56,10 @@ use crate::text::digest::{Digest, hex};
 const LEASE: Duration = Duration::from_millis(2200);
 /// How long letters live that nobody receives.
 const LETTER_LIFE: Duration = Duration::from_secs(60);
-/// How long bounced letters may take to come back, after it is known that their receiver is gone.
-const BOUNCE: Duration = Duration::from_millis(150);
+// A request at a replica that dies fails within three seconds: somebody's beat notices it, and there is some time left to
+// find the next home.
+const _: () = assert!(GONE.as_millis() + BEAT.as_millis() <= 2800);
+const _: () = assert!(LEASE.as_millis() < GONE.as_millis());
 /// How long those who wait for another replica go on waiting while the store is away.
 const LONGEST_AWAY: Duration = Duration::from_secs(5);
 /// How often the key that the replicas agreed on is kept from expiring.
@@ -66,23 +67,10 @@ const KEY_CARE: Duration = Duration::from_secs(60 * 60);
 /// The entry of that key.
 const KEY: &str = "key";
 
-/// What serves the letters of a subject.
-type Handler = Arc<dyn Fn(Mailed) + Send + Sync>;
+/// What serves requests of a subject.
+type Handler = Arc<dyn Fn(Handed) + Send + Sync>;
 /// What is asked when we may have lost our place. It gives up what is no longer ours.
 type OnDoubt = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Away>> + Send>> + Send + Sync>;
-
-/// What came by mail.
-pub enum Mailed {
-    /// A request that wants an answer.
-    Asked(Handed),
-    /// Something that all were told.
-    News {
-        /// The replica that told it.
-        from: String,
-        /// What it told.
-        body: Vec<u8>,
-    },
-}
 
 /// Whoever is to hear of something.
 #[derive(Default)]
@@ -387,30 +375,25 @@ impl Replicas {
         }
     }
 
-    /// Gives up what depends on a replica that is gone: letters that it did not receive go back to where they came from, and
-    /// whoever waits for it hears that it is lost.
+    /// Gives up what depends on a replica that is gone. Whoever asked it hears that it never received the letter, or that
+    /// it is lost.
     async fn bury(&self, id: &str) {
+        // Letters that are not in the store yet are nobody's: whoever sends them looks again.
+        let waiting = self.desk.sent_to(id);
         let letters = self.noted(self.store.take_back(id).await).unwrap_or_default();
         let opened = letters.iter().filter_map(|letter| Letter::read(&self.seal.open(&mailbox(id), letter)?));
-        let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
-        for Letter { from, number, subject, .. } in asks {
-            if *from == *self.id {
-                self.desk.part(number, None, Arrival::Bounced);
-            } else {
-                let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
-            }
+        let ours = opened.filter(|letter| letter.kind == LetterKind::Ask && *letter.from == *self.id);
+        let unreceived: Vec<u64> = ours.map(|letter| letter.number).collect();
+        for number in waiting {
+            let end = if unreceived.contains(&number) { Arrival::Bounced } else { Arrival::Lost };
+            self.desk.part(number, None, end);
         }
         self.desk.all_gone(Some(id));
-        let waiting = self.desk.asked(Some(id));
-        sleep(BOUNCE).await;
-        for number in waiting {
-            self.desk.part(number, None, Arrival::Lost);
-        }
     }
 
     /// Gives up all that waits for others, or for whom others wait.
     fn give_up_waiting(&self) {
-        for number in self.desk.asked(None) {
+        for number in self.desk.asked() {
             self.desk.part(number, None, Arrival::Lost);
         }
         self.desk.all_gone(None);
@@ -429,22 +412,16 @@ impl Replicas {
         let number = self.desk.next();
         let parts = self.desk.ask(number, to);
         let asking = Asking { replicas: self.clone(), subject, number, parts };
+        let was_there = self.members.lock().is_there(to) == Some(true);
         self.send(to, LetterKind::Ask, subject, number, body).await?;
+        self.desk.sent(number);
         // It may have gone while the letter was on its way to the store, and after its mail was taken back.
-        if self.members.lock().is_there(to) == Some(false) {
+        let is_there = self.members.lock().is_there(to);
+        if is_there == Some(false) || was_there && is_there.is_none() {
             let (replicas, to) = (self.clone(), to.to_owned());
             tokio::spawn(async move { replicas.bury(&to).await });
         }
         Ok(asking)
-    }
-
-    /// Tells something to all others who are there.
-    pub async fn tell_all(&self, subject: Subject, body: &[u8]) -> Result<(), Away> {
-        let all = self.members.lock().all();
-        for id in all {
-            self.send(&id, LetterKind::News, subject, 0, body).await?;
-        }
-        Ok(())
     }
 
     async fn send(
@@ -481,13 +458,13 @@ impl Replicas {
         if !self.desk.is_new(&from, serial) {
             return;
         }
-        let handler = || self.ears.read().handlers.get(&subject).cloned();
         match kind {
             LetterKind::Ask => {
+                let handler = self.ears.read().handlers.get(&subject).cloned();
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                match handler() {
-                    Some(handler) => handler(Mailed::Asked(handed)),
+                match handler {
+                    Some(handler) => handler(handed),
                     None => drop(tokio::spawn(async move { handed.bounce().await })),
                 }
             }
@@ -503,11 +480,6 @@ impl Replicas {
                 self.desk.part(number, None, Arrival::Bounced);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
-            LetterKind::News => {
-                if let Some(handler) = handler() {
-                    handler(Mailed::News { from, body });
-                }
-            }
         }
     }
 }

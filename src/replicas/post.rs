@@ -38,7 +38,6 @@ pub(super) enum LetterKind {
     Part { last: bool },
     Bounced,
     Gone,
-    News,
 }
 
 /// A letter to a replica.
@@ -56,13 +55,12 @@ pub(super) struct Letter {
 }
 
 const SUBJECTS: [Subject; 3] = [Subject::Session, Subject::View, Subject::Modern];
-const KINDS: [LetterKind; 6] = [
+const KINDS: [LetterKind; 5] = [
     LetterKind::Ask,
     LetterKind::Part { last: false },
     LetterKind::Part { last: true },
     LetterKind::Bounced,
     LetterKind::Gone,
-    LetterKind::News,
 ];
 
 impl Letter {
@@ -128,6 +126,8 @@ struct PostState {
 
 struct PendingAsk {
     to: String,
+    /// Whether its letter is in the store.
+    sent: bool,
     parts: mpsc::Sender<Arrival>,
 }
 
@@ -157,8 +157,22 @@ impl PostOffice {
     /// Notes a request to another replica. The receiver gets what comes of it.
     pub(super) fn ask(&self, number: u64, to: &str) -> mpsc::Receiver<Arrival> {
         let (parts, receiver) = mpsc::channel(MOST_PARTS);
-        self.state.lock().asked.insert(number, PendingAsk { to: to.to_owned(), parts });
+        self.state.lock().asked.insert(number, PendingAsk { to: to.to_owned(), sent: false, parts });
         receiver
+    }
+
+    /// Notes that the letter of a request is in the store.
+    pub(super) fn sent(&self, number: u64) {
+        if let Some(waiting) = self.state.lock().asked.get_mut(&number) {
+            waiting.sent = true;
+        }
+    }
+
+    /// The numbers of the requests whose letters a replica may have received.
+    pub(super) fn sent_to(&self, to: &str) -> Vec<u64> {
+        let state = self.state.lock();
+        let sent = state.asked.iter().filter(|(_, waiting)| waiting.sent && waiting.to == to);
+        sent.map(|(number, _)| *number).collect()
     }
 
     /// Forgets a request; returns whom it was sent to, if it has not ended.
@@ -182,11 +196,9 @@ impl PostOffice {
         taken
     }
 
-    /// The numbers of the requests that were sent to a replica, or to any.
-    pub(super) fn asked(&self, to: Option<&str>) -> Vec<u64> {
-        let state = self.state.lock();
-        let sent = state.asked.iter().filter(|(_, waiting)| to.is_none_or(|to| waiting.to == to));
-        sent.map(|(number, _)| *number).collect()
+    /// The numbers of all requests to others.
+    pub(super) fn asked(&self) -> Vec<u64> {
+        self.state.lock().asked.keys().copied().collect()
     }
 
     /// Notes a request of another replica. The receiver says when nobody waits for its answer any more.
@@ -249,7 +261,9 @@ mod tests {
         let mut parts = desk.ask(5, "a");
         assert!(desk.part(5, Some("b"), Arrival::Bounced), "it goes on waiting");
         assert!(desk.part(5, Some("a"), Arrival::Answer(vec![1], false)));
-        assert_eq!((desk.asked(Some("a")), desk.asked(Some("b"))), (vec![5], vec![]));
+        assert_eq!((desk.asked(), desk.sent_to("a")), (vec![5], vec![]));
+        desk.sent(5);
+        assert_eq!((desk.sent_to("a"), desk.sent_to("b")), (vec![5], vec![]));
         assert!(desk.part(5, Some("a"), Arrival::Answer(vec![2], true)));
         assert!(!desk.part(5, Some("a"), Arrival::Answer(vec![3], false)), "it has ended");
         assert_eq!(parts.try_recv(), Ok(Arrival::Answer(vec![1], false)));

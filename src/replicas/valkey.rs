@@ -83,9 +83,12 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1";
 
 const TAKE_BACK: &str = "\
-local letters = redis.call('XRANGE', KEYS[1], '-', '+')
+for _, letter in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+  redis.call('XADD', KEYS[2], '*', 'l', letter[2][2])
+end
 redis.call('DEL', KEYS[1])
-return letters";
+redis.call('PEXPIRE', KEYS[2], ARGV[1])
+return redis.call('XRANGE', KEYS[2], '-', '+')";
 
 /// Why there is no store at the start.
 #[derive(Debug)]
@@ -444,6 +447,12 @@ impl Store for Valkey {
     fn send<'a>(&'a self, to: &'a str, message: &'a [u8], life: Duration) -> Pending<'a, ()> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{to}"));
+            let mut command = cmd("XADD");
+            command.arg(&key).arg("NOMKSTREAM").arg("*").arg("l").arg(message);
+            let sent: Option<String> = self.ask(command).await?;
+            if sent.is_some() {
+                return Ok(());
+            }
             let mut pipeline = pipe();
             pipeline.atomic();
             pipeline.cmd("XADD").arg(&key).arg("*").arg("l").arg(message).ignore();
@@ -455,11 +464,15 @@ impl Store for Valkey {
     fn receive<'a>(&'a self, own: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{own}"));
-            let mut command = cmd("XREAD");
-            command.arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
-            command.arg("STREAMS").arg(&key).arg("0");
-            let streams: Option<Vec<(String, Streamed)>> = self.mail.ask(&self.client, command).await?;
-            let Some((_, letters)) = streams.into_iter().flatten().next() else { return Ok(Vec::new()) };
+            let mut pipeline = pipe();
+            // Whoever sends need not care for the mailbox, and letters to a replica that dies outlast its burial.
+            pipeline.cmd("PEXPIRE").arg(&key).arg(milliseconds(REMEMBERED)).ignore();
+            pipeline.cmd("XREAD").arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
+            pipeline.arg("STREAMS").arg(&key).arg("0");
+            let answer: Vec<Option<Vec<(String, Streamed)>>> = self.mail.ask(&self.client, pipeline).await?;
+            let Some((_, letters)) = answer.into_iter().flatten().flatten().next() else {
+                return Ok(Vec::new());
+            };
             // A letter is received by whoever deletes it: us, or somebody who takes it back because we seem to be gone.
             let mut command = cmd("XDEL");
             command.arg(&key).arg(letters.iter().map(|(id, _)| id).collect::<Vec<_>>());
@@ -471,7 +484,9 @@ impl Store for Valkey {
 
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
-            let streamed: Streamed = self.ask(self.script(TAKE_BACK, &[&format!("mail:{of}")])).await?;
+            let mut command = self.script(TAKE_BACK, &[&format!("mail:{of}"), &format!("returned:{of}")]);
+            command.arg(milliseconds(REMEMBERED));
+            let streamed: Streamed = self.ask(command).await?;
             Ok(only_values(streamed))
         })
     }

@@ -64,3 +64,25 @@ fn every_module_of_the_table_of_invariants_has_one() {
         assert!(text.contains("Invariant:"), "{path} states none");
     }
 }
+
+/// Each answer of the form "`Type::name` in `file`" names what stands in that file.
+#[test]
+fn every_name_of_the_table_of_questions_is_in_its_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (_, rest) = ARCHITECTURE.split_once("## Where to look").expect("the section is there");
+    let (table, _) = rest.split_once("\n## ").expect("another section follows");
+    let words: Vec<_> = table.split('`').collect();
+    let answers = words.windows(3).filter(|part| part[1] == " in " && part[2].ends_with(".rs"));
+    let mut count = 0;
+    for (name, path) in answers.map(|part| (part[0].rsplit("::").next().unwrap_or_default(), part[2])) {
+        let text = std::fs::read_to_string(root.join(path)).expect("it is there");
+        let says = |word: &str| {
+            let phrase = format!("{word} {name}");
+            let mut found = text.split(phrase.as_str()).skip(1);
+            found.any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+        };
+        assert!(["fn", "struct", "enum"].into_iter().any(says), "{name} is not in {path}");
+        count += 1;
+    }
+    assert!(count > 10, "the table is read: {count}");
+}

@@ -10,6 +10,7 @@ use crate::config::{Secret, Token};
 use crate::core::record::Record;
 use crate::core::route::Sink;
 use crate::events::metrics::Exposition;
+use crate::face::Part;
 use crate::protocol::message::{Malformed, Message};
 
 /// The caller of a request, and the toolbox that it asks for.
@@ -26,11 +27,30 @@ impl Caller {
         self.token.as_ref().map(|token| &token.token)
     }
 
+    /// The name of its token; empty if it has none.
+    pub fn principal(&self) -> String {
+        self.token.as_ref().map(|token| token.name.clone()).unwrap_or_default()
+    }
+
+    /// Who a modern caller is.
+    pub fn key(&self) -> CallerKey {
+        (self.principal(), self.toolbox.as_ref().map(|toolbox| toolbox.to_string()))
+    }
+
+    /// The part of the file that it may see.
+    pub fn part(&self) -> Part {
+        let names = self.token.as_ref().and_then(|token| token.scope.clone());
+        Part { names, toolbox: self.toolbox.as_ref().map(|toolbox| toolbox.to_string()) }
+    }
+
     /// Whether both are the same caller on the same path.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.toolbox == other.toolbox && self.secret() == other.secret()
     }
 }
+
+/// A caller of the modern era: the name of its token, and the toolbox of its path.
+pub type CallerKey = (String, Option<String>);
 
 /// What the transport serves; the gateway implements it.
 pub trait Backend: Send + Sync + 'static {
@@ -69,6 +89,8 @@ pub trait Backend: Send + Sync + 'static {
     fn fail(&self, client: &Arc<Self::Legacy>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>);
     /// Handles the end of a legacy client: its calls are cancelled, and what it opened is released.
     fn close(&self, client: &Arc<Self::Legacy>);
+    /// Deletes what other replicas could still read of a legacy client that has ended at all of them.
+    fn forget<'a>(&'a self, client: &'a Arc<Self::Legacy>) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
     /// Handles a modern request or notification. Its headers have been checked, except `mirrored`, which
     /// stand for parameters of a tool. Dropping the returned value before the answer cancels the request.
     fn modern(

@@ -15,10 +15,10 @@ use super::answer::{
     modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole,
     wrong_method,
 };
-use super::guard::{authenticate, single};
-use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, legacy_version, names_html, says_modern};
-use super::homes::Errand;
-use super::plan::{Begun, LegacyCall, Whereabouts};
+use super::errand::Errand;
+use super::guard::single;
+use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, names_html, says_modern};
+use super::plan::{Begun, LegacyCall, Post, Whereabouts};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
 use super::{Backend, Caller, HttpServer, body};
@@ -83,13 +83,9 @@ impl<B: Backend> HttpServer<B> {
             };
         }
         let rule = self.settings.rules.get();
-        let token = if self.needs_no_token(&rule) {
-            None
-        } else {
-            match authenticate(&rule.tokens, request.headers()) {
-                Ok(token) => Some(token),
-                Err(()) => return unauthorized(),
-            }
+        let token = match self.guard.identify(&rule.tokens, request.headers()) {
+            Ok(token) => token,
+            Err(()) => return unauthorized(),
         };
         if path == "/metrics" && self.settings.metrics {
             return self.metrics(&method, request.headers(), token.as_deref()).await;
@@ -168,7 +164,7 @@ impl<B: Backend> HttpServer<B> {
 
     /// Opens the stream for messages that belong to no request, or resumes a stream.
     pub(super) fn get_here(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
-        let session = self.session(headers, caller);
+        let session = self.sessions.named(headers, caller);
         if let Err(denied) = &session
             && denied.status == StatusCode::NOT_FOUND
         {
@@ -177,7 +173,7 @@ impl<B: Backend> HttpServer<B> {
         if !Accepted::read(headers).events {
             return refuse(StatusCode::NOT_ACCEPTABLE, "a GET must accept text/event-stream");
         }
-        let session = match self.live_session(headers, caller) {
+        let session = match self.sessions.live(headers, caller) {
             Ok(session) => session,
             Err(denied) => return denied.answer(),
         };
@@ -194,19 +190,20 @@ impl<B: Backend> HttpServer<B> {
                 (reader, Some(start.into()))
             }
         };
-        self.event_stream(reader, start, Box::new(session.busy()))
+        event_stream(reader, start, self.settings.keep_alive, Box::new(session.busy()))
     }
 
     pub(super) async fn delete_here(&self, headers: &HeaderMap, caller: &Caller) -> HttpAnswer {
-        let session = match self.live_session(headers, caller) {
+        let session = match self.sessions.live(headers, caller) {
             Ok(_) if self.is_draining() => return draining(),
             Ok(session) => session,
             Err(denied) => return denied.answer(),
         };
-        if let Some(home) = &session.home
-            && home.end().await.is_err()
-        {
-            return store_away();
+        if let Some(home) = &session.home {
+            if home.end().await.is_err() {
+                return store_away();
+            }
+            self.backend.forget(&session.backend).await;
         }
         if self.sessions.remove(&session) {
             self.backend.close(&session.backend);
@@ -214,51 +211,19 @@ impl<B: Backend> HttpServer<B> {
         empty(StatusCode::NO_CONTENT)
     }
 
-    /// The session that the request names. A request that names none is refused with 400, one that names
-    /// another caller's with 404.
-    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
-        let (status, words) = match single(headers, &SESSION_ID) {
-            Ok(Some(id)) => match self.sessions.get(id, caller) {
-                Some(session) => return Ok(session),
-                None => (StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one"),
-            },
-            Ok(None) => (
-                StatusCode::BAD_REQUEST,
-                "Mcp-Session-Id is missing; `initialize` opens a session, modern requests carry `_meta`",
-            ),
-            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must be sent once"),
-        };
-        Err(Denied::new(status, words))
-    }
-
-    /// The session of a legacy message, which must be the caller's, and the version header must be one that
-    /// we speak.
-    pub(super) fn live_session(
-        &self,
-        headers: &HeaderMap,
-        caller: &Caller,
-    ) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
-        match self.session(headers, caller) {
-            Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
-            session => {
-                legacy_version(headers)?;
-                session
-            }
-        }
-    }
-
     async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
         let elsewhere = match &self.homes {
-            Some(homes) if !says_modern(request.headers()) => {
+            Some(homes) if !says_modern(request.headers()) => loop {
                 match self.is_elsewhere(homes, request.headers(), &caller).await {
-                    Ok(elsewhere) => elsewhere,
+                    Ok(false) if !self.stands(request.headers(), &caller, false).await => {}
+                    Ok(elsewhere) => break elsewhere,
                     Err(away) => return away,
                 }
-            }
+            },
             _ => false,
         };
         // Only the body shows whether a message is modern, so that its session does not matter.
-        let session = if elsewhere { None } else { self.session(request.headers(), &caller).err() };
+        let session = if elsewhere { None } else { self.sessions.named(request.headers(), &caller).err() };
         let stale = session
             .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
         // Messages for a call in flight are still accepted, above all the answer to a question.
@@ -300,7 +265,9 @@ impl<B: Backend> HttpServer<B> {
             None if elsewhere => Whereabouts::Elsewhere,
             None => Whereabouts::Here,
         };
-        match (self.begin((&head.headers, accepted), caller.clone(), &message, place), &self.homes) {
+        let begun = Post { server: self, headers: &head.headers, accepted, caller: &caller, body: &message }
+            .begin(place);
+        match (begun, &self.homes) {
             (Ok(Begun::Elsewhere), Some(homes)) => {
                 let (method, headers, body) = (Method::POST, head.headers, message);
                 self.hand_on(homes, Errand { method, headers, caller, body, lost: false }).await
@@ -323,7 +290,7 @@ impl<B: Backend> HttpServer<B> {
     ) -> HttpAnswer {
         let place = if lost { Whereabouts::Died } else { Whereabouts::Here };
         let accepted = Accepted::read(headers);
-        let begun = self.begin((headers, accepted), caller, &body, place);
+        let begun = Post { server: self, headers, accepted, caller: &caller, body: &body }.begin(place);
         drop(body);
         self.begun(begun, accepted).await
     }
@@ -353,7 +320,7 @@ impl<B: Backend> HttpServer<B> {
                 StatusCode::SERVICE_UNAVAILABLE => try_again(json(StatusCode::SERVICE_UNAVAILABLE, body)),
                 status => json(status, body),
             },
-            AnswerForm::Events => self.event_stream(reader, None, cancel),
+            AnswerForm::Events => event_stream(reader, None, self.settings.keep_alive, cancel),
             AnswerForm::Nothing => empty(StatusCode::ACCEPTED),
         }
     }
@@ -380,26 +347,27 @@ impl<B: Backend> HttpServer<B> {
     async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
         let LegacyCall { session, stream, mut reader } = call;
         let form = reader.kind().await;
-        if let (Some(homes), Some(home)) = (&self.homes, &session.home)
-            && !homes.replicas.is_settled()
-        {
-            homes.replicas.settled().await;
-            if home.is_left() && !self.is_draining() {
-                return (store_away(), false);
+        if let (Some(homes), Some(home)) = (&self.homes, &session.home) {
+            // Only what changes the session waits for the store; a call does not.
+            if stream.waits() {
+                home.recorded().await;
+            }
+            if !homes.replicas.is_settled() {
+                homes.replicas.settled().await;
+                if home.is_left() && !self.is_draining() {
+                    return (store_away(), false);
+                }
             }
         }
         match form {
             AnswerForm::Json(LoneAnswer { body, error }) => (json(StatusCode::OK, body), error.is_none()),
             AnswerForm::Events => {
                 session.keep(&stream);
-                (self.event_stream(reader, None, Box::new(session.busy())), true)
+                let held = Box::new(session.busy());
+                (event_stream(reader, None, self.settings.keep_alive, held), true)
             }
             AnswerForm::Nothing => (empty(StatusCode::ACCEPTED), false),
         }
-    }
-
-    fn event_stream(&self, reader: Reader, start: Option<Bytes>, held: Box<dyn Send>) -> HttpAnswer {
-        event_stream(reader, start, self.settings.keep_alive, held)
     }
 }
 

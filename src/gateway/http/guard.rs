@@ -58,6 +58,23 @@ impl Guard {
         Ok(())
     }
 
+    /// The token by which a request comes in; `None` where none is needed.
+    pub(super) fn identify(
+        &self,
+        tokens: &[Arc<Token>],
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Token>>, ()> {
+        match self.needs_no_token(tokens) {
+            true => Ok(None),
+            false => authenticate(tokens, headers).map(Some),
+        }
+    }
+
+    /// Whether everybody may come in: no token is configured, and nobody can connect from another machine.
+    pub(super) fn needs_no_token(&self, tokens: &[Arc<Token>]) -> bool {
+        tokens.is_empty() && self.bound.is_loopback()
+    }
+
     fn is_our_name(&self, host: &str) -> bool {
         if host == self.usual {
             return !host.is_empty();

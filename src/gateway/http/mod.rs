@@ -12,6 +12,7 @@ mod answer;
 mod backend;
 mod body;
 mod budget;
+mod errand;
 mod exchange;
 mod guard;
 mod headers;
@@ -41,7 +42,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 pub use self::annex::{Annex, AnnexAnswer, AnnexBody};
-pub use self::backend::{Backend, Caller};
+pub use self::backend::{Backend, Caller, CallerKey};
 pub(super) use self::body::read as read_body;
 use self::budget::Budget;
 pub(super) use self::guard::{Guard, authenticate, bearer, single};
@@ -272,8 +273,6 @@ pub async fn serve<B: Backend>(
 struct HttpServer<B: Backend> {
     backend: Arc<B>,
     guard: guard::Guard,
-    /// Whether a token is always required, whatever the rules say.
-    closed_to_strangers: bool,
     settings: Settings,
     sessions: Sessions<B::Legacy>,
     budget: Arc<Budget>,
@@ -293,7 +292,6 @@ impl<B: Backend> HttpServer<B> {
             own: own.clone(),
             backend,
             guard: guard::Guard::new(bound, &settings.allow_host, &settings.allow_origin),
-            closed_to_strangers: !bound.ip().is_loopback(),
             budget: Arc::new(Budget::new(settings.keeping.bytes)),
             sessions: Sessions::new(settings.max_sessions),
             settings,
@@ -370,11 +368,6 @@ impl<B: Backend> HttpServer<B> {
         for session in self.sessions.drain() {
             self.backend.close(&session.backend);
         }
-    }
-
-    /// Whether everybody may come in: no token is configured, and nobody can connect from another machine.
-    fn needs_no_token(&self, rule: &Rule) -> bool {
-        rule.tokens.is_empty() && !self.closed_to_strangers
     }
 
     fn is_draining(&self) -> bool {

@@ -84,18 +84,21 @@ fn is_modern(message: &Message<'_>) -> Result<bool, Refusal> {
     }
 }
 
-impl<B: Backend> HttpServer<B> {
-    /// Reads a body and passes its message on. `place` says where the session is that the request names. That does not
-    /// matter for modern messages.
-    pub(super) fn begin(
-        &self,
-        (headers, accepted): (&HeaderMap, Accepted),
-        caller: Caller,
-        body: &[u8],
-        place: Whereabouts,
-    ) -> Result<Begun<B::Legacy>, Denied> {
+/// A POST that has been let in and whose body has come.
+pub(super) struct Post<'a, B: Backend> {
+    pub(super) server: &'a HttpServer<B>,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) accepted: Accepted,
+    pub(super) caller: &'a Caller,
+    pub(super) body: &'a [u8],
+}
+
+impl<B: Backend> Post<'_, B> {
+    /// Reads the body and passes its message on. `place` says where the session is that the request names. That does
+    /// not matter for modern messages.
+    pub(super) fn begin(&self, place: Whereabouts) -> Result<Begun<B::Legacy>, Denied> {
         let mut scanner = Scanner::default();
-        let posted = Posted::read(&mut scanner, body);
+        let posted = Posted::read(&mut scanner, self.body);
         let modern = match &posted {
             Ok(Posted::Message(message)) => is_modern(message),
             _ => Ok(false),
@@ -106,99 +109,87 @@ impl<B: Backend> HttpServer<B> {
             (Whereabouts::Elsewhere, Ok(false)) => return Ok(Begun::Elsewhere),
             _ => {}
         }
-        let modern = modern? || says_modern(headers);
+        let modern = modern? || says_modern(self.headers);
         match posted? {
             Posted::Batch(_) if modern => Err(invalid("this version has no batches")),
-            Posted::Message(message) if modern => self.begin_modern((headers, accepted), caller, message),
-            _ if has_died => self.begin_failed((headers, accepted), &caller, body),
-            Posted::Batch(array) => self.begin_batch((headers, accepted), &caller, array, body),
-            Posted::Message(Message::Request(request)) => {
-                self.begin_legacy((headers, accepted), caller, request, body)
-            }
+            Posted::Message(message) if modern => self.begin_modern(message),
+            _ if has_died => self.begin_failed(),
+            Posted::Batch(array) => self.begin_batch(array),
+            Posted::Message(Message::Request(request)) => self.begin_legacy(request),
             Posted::Message(one_way) => {
-                let session = self.live_session(headers, &caller)?;
+                let session = self.session()?;
                 let _busy = session.busy();
-                self.tell_previous(&session, headers, &caller, body);
-                self.backend.legacy(&session.backend, one_way, Arc::new(Nobody));
+                self.server.tell_previous(&session, self.headers, self.caller, self.body);
+                self.server.backend.legacy(&session.backend, one_way, Arc::new(Nobody));
                 Ok(Begun::Done(empty(StatusCode::ACCEPTED)))
             }
         }
     }
 
-    fn begin_modern(
-        &self,
-        (headers, accepted): (&HeaderMap, Accepted),
-        caller: Caller,
-        message: Message<'_>,
-    ) -> Result<Begun<B::Legacy>, Denied> {
+    /// The session of a legacy message.
+    fn session(&self) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        self.server.sessions.live(self.headers, self.caller)
+    }
+
+    fn begin_modern(&self, message: Message<'_>) -> Result<Begun<B::Legacy>, Denied> {
+        let server = self.server;
         match &message {
             Message::Response { .. } => return Err(invalid("in this version clients send no responses")),
             Message::Notification { .. } => {
-                drop(self.backend.modern(caller, message, HeaderMap::new(), Arc::new(Nobody)));
+                drop(server.backend.modern(self.caller.clone(), message, HeaderMap::new(), Arc::new(Nobody)));
                 return Ok(Begun::Done(empty(StatusCode::ACCEPTED)));
             }
             Message::Request(request) => {
                 if !is_string_or_integer(&request.id) {
                     return Err(invalid("\"id\" must be a string or an integer"));
                 }
-                agree(headers, request).map_err(|why| Denied::from(why).to(request.id.clone()))?;
-                if request.method == "subscriptions/listen" && !accepted.events {
+                agree(self.headers, request).map_err(|why| Denied::from(why).to(request.id.clone()))?;
+                if request.method == "subscriptions/listen" && !self.accepted.events {
                     let words = "a subscription is answered with text/event-stream";
                     return Err(Denied::new(StatusCode::NOT_ACCEPTABLE, words));
                 }
             }
         }
-        if self.is_draining() {
+        if server.is_draining() {
             return Ok(Begun::Done(draining()));
         }
         // A single answer is inspected before it becomes an event, because it may have an HTTP status of its
         // own.
-        let looked_at = Accepted { json: true, ..accepted };
-        let stream = Stream::answer(0, looked_at, None, Box::new(self.calls.begin()));
+        let looked_at = Accepted { json: true, ..self.accepted };
+        let stream = Stream::answer(0, looked_at, None, Box::new(server.calls.begin()));
         let reader = stream.read_after(0).expect("there is always a place before the first event");
-        let cancel = self.backend.modern(caller, message, mirrored(headers), Arc::new(Writer(stream)));
+        let writer = Arc::new(Writer(stream));
+        let cancel = server.backend.modern(self.caller.clone(), message, mirrored(self.headers), writer);
         Ok(Begun::Modern(reader, cancel))
     }
 
-    fn begin_legacy(
-        &self,
-        (headers, accepted): (&HeaderMap, Accepted),
-        caller: Caller,
-        request: Request<'_>,
-        body: &[u8],
-    ) -> Result<Begun<B::Legacy>, Denied> {
+    fn begin_legacy(&self, request: Request<'_>) -> Result<Begun<B::Legacy>, Denied> {
         let denied = |denied: Denied| denied.to(request.id.clone());
-        let opens = request.method == "initialize" && !headers.contains_key(SESSION_ID);
+        let opens = request.method == "initialize" && !self.headers.contains_key(SESSION_ID);
         let session = match opens {
-            true => legacy_version(headers).map_err(|why| denied(why.into())).map(|()| None)?,
-            false => Some(self.live_session(headers, &caller).map_err(denied)?),
+            true => legacy_version(self.headers).map_err(|why| denied(why.into())).map(|()| None)?,
+            false => Some(self.session().map_err(denied)?),
         };
-        if self.is_draining() {
+        if self.server.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        if opens && self.is_degraded() {
+        if opens && self.server.is_degraded() {
             return Ok(Begun::Done(store_away()));
         }
         let begin = |session: Arc<HttpSession<B::Legacy>>, request| {
-            let call = self.open_stream(session, accepted, body);
+            let call = self.open_stream(session);
             let writer = Arc::new(Writer(call.stream.clone()));
-            self.backend.legacy(&call.session.backend, Message::Request(request), writer);
+            self.server.backend.legacy(&call.session.backend, Message::Request(request), writer);
             call
         };
         match session {
             Some(session) => Ok(Begun::Legacy(begin(session, request))),
-            None => Ok(Begun::Initialize(begin(self.open_session(caller, &request)?, request))),
+            None => Ok(Begun::Initialize(begin(self.open_session(&request)?, request))),
         }
     }
 
-    fn begin_batch(
-        &self,
-        (headers, accepted): (&HeaderMap, Accepted),
-        caller: &Caller,
-        array: Node<'_>,
-        body: &[u8],
-    ) -> Result<Begun<B::Legacy>, Denied> {
-        let session = self.live_session(headers, caller)?;
+    fn begin_batch(&self, array: Node<'_>) -> Result<Begun<B::Legacy>, Denied> {
+        let session = self.session()?;
         if session.version != Version::V2025March {
             return Err(invalid("batches are part of 2025-03-26 only"));
         }
@@ -210,67 +201,55 @@ impl<B: Backend> HttpServer<B> {
         if messages.is_empty() {
             return Err(invalid("the batch is empty"));
         }
-        if self.is_draining() {
+        if self.server.is_draining() {
             return Ok(Begun::Done(draining()));
         }
-        let call = self.open_stream(session, accepted, body);
+        let call = self.open_stream(session);
         let writer = Arc::new(Writer(call.stream.clone()));
-        self.backend.legacy_batch(&call.session.backend, messages, writer);
+        self.server.backend.legacy_batch(&call.session.backend, messages, writer);
         Ok(Begun::Legacy(call))
     }
 
     /// Fails the requests of a session that were at a home which died.
-    fn begin_failed(
-        &self,
-        (headers, accepted): (&HeaderMap, Accepted),
-        caller: &Caller,
-        body: &[u8],
-    ) -> Result<Begun<B::Legacy>, Denied> {
-        let call = self.open_stream(self.live_session(headers, caller)?, accepted, body);
-        fail(&*self.backend, &call.session.backend, body, Writer(call.stream.clone()));
+    fn begin_failed(&self) -> Result<Begun<B::Legacy>, Denied> {
+        let call = self.open_stream(self.session()?);
+        fail(&*self.server.backend, &call.session.backend, self.body, Writer(call.stream.clone()));
         Ok(Begun::Legacy(call))
     }
 
     /// Opens the session that an `initialize` asks for.
-    fn open_session(
-        &self,
-        caller: Caller,
-        request: &Request<'_>,
-    ) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+    fn open_session(&self, request: &Request<'_>) -> Result<Arc<HttpSession<B::Legacy>>, Denied> {
+        let (server, caller) = (self.server, self.caller);
         let requested =
             request.params.and_then(|params| params.get("protocolVersion")).and_then(Node::as_str);
         let version = requested.and_then(|version| Version::legacy(&version));
-        let open = |id: &str, unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), id, unrelated);
+        let open = |id: &str, unrelated: Arc<dyn Sink>| server.backend.open(caller.clone(), id, unrelated);
         let version = version.unwrap_or(Version::LATEST_LEGACY);
-        let place = |id: &str| self.new_home(id, &caller, version);
-        let Ok(session) = HttpSession::new(caller.clone(), version, &self.budget, place, open) else {
+        let place = |id: &str| server.new_home(id, caller, version);
+        let Ok(session) = HttpSession::new(caller.clone(), version, &server.budget, place, open) else {
             let words = "the system has no random numbers";
             return Err(Denied::new(StatusCode::INTERNAL_SERVER_ERROR, words));
         };
-        self.bind(&session);
-        match self.sessions.insert(&session) {
+        server.bind(&session);
+        match server.sessions.insert(&session) {
             Ok(None) => {}
-            Ok(Some(unused)) => self.end_later(&unused),
+            Ok(Some(unused)) => server.end_later(&unused),
             Err(Full) => {
-                self.backend.close(&session.backend);
+                server.backend.close(&session.backend);
                 return Err(Denied::new(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open"));
             }
         }
         Ok(session)
     }
 
-    fn open_stream(
-        &self,
-        session: Arc<HttpSession<B::Legacy>>,
-        accepted: Accepted,
-        body: &[u8],
-    ) -> LegacyCall<B::Legacy> {
-        let (number, work) = (session.next_stream(), (session.busy(), self.calls.begin()));
+    fn open_stream(&self, session: Arc<HttpSession<B::Legacy>>) -> LegacyCall<B::Legacy> {
+        let (server, accepted) = (self.server, self.accepted);
+        let (number, work) = (session.next_stream(), (session.busy(), server.calls.begin()));
         let stream = match &session.home {
-            None => Stream::answer(number, accepted, Some(self.budget.clone()), Box::new(work)),
+            None => Stream::answer(number, accepted, Some(server.budget.clone()), Box::new(work)),
             Some(home) => {
-                let work = Box::new((home.begin(number, body), work));
-                Stream::kept_answer(number, accepted, self.budget.clone(), home.clone(), work)
+                let work = Box::new((home.begin(number, self.body), work));
+                Stream::kept_answer(number, accepted, server.budget.clone(), home.clone(), work)
             }
         };
         let reader = stream.read_after(0).expect("there is always a place before the first event");

@@ -10,10 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::answer::Denied;
 use super::budget::Budget;
+use super::guard::single;
+use super::headers::{SESSION_ID, legacy_version};
 use super::home::Home;
 use super::stream::{Keeper, Pushed, Reader, StoredEvents, Stream};
 use super::{Caller, Sink};
@@ -323,6 +328,35 @@ impl<S> Sessions<S> {
     /// A table of at most `most` sessions.
     pub(super) fn new(most: usize) -> Self {
         Self { most, table: Mutex::default() }
+    }
+
+    /// The session that a request names. A request that names none is refused with 400, one that names
+    /// another caller's with 404.
+    pub(super) fn named(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<S>>, Denied> {
+        let (status, words) = match single(headers, &SESSION_ID) {
+            Ok(Some(id)) => match self.get(id, caller) {
+                Some(session) => return Ok(session),
+                None => (StatusCode::NOT_FOUND, "there is no such session; `initialize` opens one"),
+            },
+            Ok(None) => (
+                StatusCode::BAD_REQUEST,
+                "Mcp-Session-Id is missing; `initialize` opens a session, modern requests carry `_meta`",
+            ),
+            Err(_) => (StatusCode::BAD_REQUEST, "Mcp-Session-Id must be sent once"),
+        };
+        Err(Denied::new(status, words))
+    }
+
+    /// The session of a legacy message, which must be the caller's, and the version header must be one that
+    /// we speak.
+    pub(super) fn live(&self, headers: &HeaderMap, caller: &Caller) -> Result<Arc<HttpSession<S>>, Denied> {
+        match self.named(headers, caller) {
+            Err(denied) if denied.status == StatusCode::NOT_FOUND => Err(denied),
+            session => {
+                legacy_version(headers)?;
+                session
+            }
+        }
     }
 
     /// Adds a session. If there are too many, the oldest unused one is removed and returned; it is an error

@@ -82,7 +82,7 @@ pub(in crate::gateway) fn modern(
     let Message::Request(request) = &message else {
         return gateway.modern_here(caller, message, mirrored, stream);
     };
-    let key = Gateway::caller_key(&caller);
+    let key = caller.key();
     let place = place_of(gateway, shared, &caller, &key, request);
     if let Destination::Here = place {
         return gateway.modern_here(caller, message, mirrored, stream);
@@ -332,7 +332,7 @@ fn id_of(traveller: &Traveller) -> Option<Id> {
 fn fail(gateway: &Gateway, caller: &Caller, traveller: &Traveller, stream: &Arc<dyn Sink>) {
     let (Ok(raw), Some(id)) = (Raw::read(&*traveller.message), id_of(traveller)) else { return };
     let text = |name| raw.root().get("params")?.get(name).and_then(Node::as_str);
-    let face = gateway.faces.at(gateway.faces.place_of(&Gateway::part(caller)).unwrap_or(0));
+    let face = gateway.faces.at(gateway.faces.place_of(&caller.part()).unwrap_or(0));
     let wording = match (raw.root().get("method").map(Node::raw), text("name")) {
         (Some("\"tools/call\""), Some(name)) => {
             let arguments = raw.root().get("params").and_then(|params| params.get("arguments"));

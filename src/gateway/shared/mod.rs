@@ -1,5 +1,5 @@
-//! What modern callers find at every replica, whichever of them answers. The gateway comes here only if the file names a
-//! store; `Gateway::join` begins it.
+//! What modern callers find at every replica, whichever of them answers, and the long results of all callers. The gateway
+//! comes here only if the file names a store; `Gateway::join` begins it.
 //!
 //! | file | what |
 //! |---|---|
@@ -29,17 +29,15 @@ use self::results::Library;
 pub(super) use self::views::ViewChange;
 use self::views::{SharedView, Views};
 use super::Gateway;
-use super::http::Caller;
+use super::http::{Caller, CallerKey};
 use crate::config::Isolation;
 use crate::core::bridge::Unsealed;
 use crate::core::tasks::TaskHome;
 use crate::core::workspace::Workspace;
+use crate::replicas::Replicas;
 use crate::replicas::post::Subject;
 use crate::replicas::store::Away;
-use crate::replicas::{Mailed, Replicas};
-
-/// A caller of the modern era: the name of its token, and the toolbox of its path.
-pub(super) type CallerKey = (String, Option<String>);
+use crate::results::kept::OWNERS_ROOM;
 
 /// What this gateway shares with its replicas.
 pub(super) struct Shared {
@@ -65,9 +63,7 @@ impl Shared {
         if gateway.engine.settings().serving.state_keys.is_empty() {
             gateway.engine.bridge.join(&self.replicas.id, &self.replicas.keys());
         }
-        let clients = gateway.http_clients.lock();
-        self.views
-            .retain(|view| clients.workspaces.values().any(|other| Arc::ptr_eq(other, &view.workspace)));
+        self.views.retain(|view| gateway.http_clients.has(&view.workspace));
     }
 
     /// Whether a caller has servers of its own, so that its requests have a home.
@@ -75,7 +71,7 @@ impl Shared {
         if let Some(known) = self.own_servers.lock().get(key) {
             return *known;
         }
-        let Some(face) = gateway.faces.place_of(&Gateway::part(caller)) else { return false };
+        let Some(face) = gateway.faces.place_of(&caller.part()) else { return false };
         let face = gateway.faces.at(face);
         let has = face.servers().iter().any(|server| server.spec.isolation == Some(Isolation::Session));
         self.own_servers.lock().insert(key.clone(), has);
@@ -110,13 +106,13 @@ impl Gateway {
             return;
         }
         self.engine.bridge.join(&replicas.id, &replicas.keys());
-        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone() }));
+        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone(), room: OWNERS_ROOM }));
         let gateway = Arc::downgrade(self);
         let views = gateway.clone();
         replicas.serve(
             Subject::View,
-            Arc::new(move |mailed| {
-                if let (Mailed::Asked(handed), Some(gateway)) = (mailed, views.upgrade()) {
+            Arc::new(move |handed| {
+                if let Some(gateway) = views.upgrade() {
                     views::told(gateway, handed);
                 }
             }),
@@ -124,8 +120,8 @@ impl Gateway {
         let requests = gateway.clone();
         replicas.serve(
             Subject::Modern,
-            Arc::new(move |mailed| {
-                if let (Mailed::Asked(handed), Some(gateway)) = (mailed, requests.upgrade()) {
+            Arc::new(move |handed| {
+                if let Some(gateway) = requests.upgrade() {
                     handing::serve(gateway, handed);
                 }
             }),

@@ -1,6 +1,7 @@
 //! Several gateways over one real Valkey or Redis server, behind a balancer that sends each request to the next of them.
 
 mod faults;
+mod results;
 mod sessions;
 mod start;
 mod store_away;
