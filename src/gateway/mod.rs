@@ -365,8 +365,8 @@ impl Gateway {
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
         let members = params.sorted(&["name", "arguments"], |key| match key {
-            "name" => Some(0),
-            "arguments" => Some(1),
+            b"name" => Some(0),
+            b"arguments" => Some(1),
             _ => None,
         });
         let Ok(members) = members else { return self.faces.refuse(reply, code::INVALID_PARAMS, TWICE) };
