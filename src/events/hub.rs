@@ -107,9 +107,12 @@ struct HubSettings {
     secrets: Redactor,
 }
 
-/// Those who listen. Each says whether it goes on listening.
+/// Somebody who is told what happens, and says whether to be told more.
+type Listener = Box<dyn FnMut(&Arc<Happening>) -> bool + Send>;
+
+/// Those who listen.
 #[derive(Default)]
-struct Audience(Vec<Box<dyn FnMut(&Arc<Happening>) -> bool + Send>>);
+struct Audience(Vec<Listener>);
 
 impl fmt::Debug for Audience {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
