@@ -131,10 +131,9 @@ impl Library {
     }
 
     async fn volumes(&self, shelf: &str) -> Result<(u64, Shelf), Away> {
-        let entry = self.replicas.read(shelf).await?;
-        Ok(entry.map_or_else(Default::default, |entry| {
-            (entry.epoch, serde_json::from_slice(&entry.value).unwrap_or_default())
-        }))
+        let (seen, entry) = self.replicas.look(shelf).await?;
+        let volumes = entry.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        Ok((seen, volumes.unwrap_or_default()))
     }
 
     /// Changes a list in the place of the one that was seen, until nobody else has done so meanwhile; `None`: there is

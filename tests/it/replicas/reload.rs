@@ -95,15 +95,16 @@ fn what_was_sealed_with_a_key_that_is_gone_is_as_good_as_absent() {
     let Some(store) = Store::start() else { return };
     let mut cluster = Cluster { store, hosts: Vec::new() };
     for key in [KEY, NEW_KEY] {
-        let mut own = fake("--with echo");
+        let mut own = fake("--with echo,large");
         own["isolation"] = json!("session");
         let mut config = dev("dynamic", json!({"a": own}));
-        config["stateKey"] = json!(key);
+        (config["stateKey"], config["offloadOver"]) = (json!(key), json!(4000));
         cluster.add(config);
         let replica = cluster.hosts.len() - 1;
         let mut client = cluster.hosts[replica].client(Era::Modern);
         open(&mut client);
         echo(&mut client, 1);
+        client.call("dev__a__large", r#"{"bytes":5000}"#).text();
         cluster.kill(replica);
     }
 }
