@@ -18,9 +18,10 @@ use self::mend::{Conformance, MENDED, mend};
 pub use self::names::{NameLimits, is_marked, nearest};
 pub use self::sent::{Deviation, Differs, Sent};
 use crate::apps::{Marks, is_page};
-use crate::json::{Duplicate, Node, Scanner, unbreak};
+use crate::json::{Duplicate, Node, Scanner};
 use crate::lock::Guard;
 use crate::protocol::era::Era;
+use crate::protocol::tool_headers::may_mark;
 
 /// A kind of thing that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,6 +112,8 @@ pub struct Item {
     meta: PageSpan,
     /// Whether a member that faces change stands there twice, perhaps in another case.
     repeats: bool,
+    /// Whether a tool's parameters may be mirrored into headers.
+    mirrors: bool,
     /// The decoded name or URI.
     pub key: Arc<str>,
     /// What a tool's definition says about apps, if it says anything.
@@ -141,8 +144,11 @@ impl Item {
         let key = key.expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
-        let marks = if kind == Kind::Tool { Marks::read(definition).map(Arc::new) } else { None };
-        Self { page: page.clone(), sent: raw.clone(), raw, raw_key, description, meta, repeats, key, marks }
+        let is_tool = kind == Kind::Tool;
+        let marks = if is_tool { Marks::read(definition).map(Arc::new) } else { None };
+        let mirrors = is_tool && may_mark(definition.raw());
+        let (page, sent) = (page.clone(), raw.clone());
+        Self { page, raw, raw_key, sent, description, meta, repeats, mirrors, key, marks }
     }
 
     /// What is shown of a definition, which is a part of `text`, and whether it had to be mended; `page` is a copy
@@ -204,6 +210,11 @@ impl Item {
         &self.page[self.raw_key.start as usize..self.raw_key.end as usize]
     }
 
+    /// Whether parameters of this tool may be mirrored into headers.
+    pub fn mirrors(&self) -> bool {
+        self.mirrors
+    }
+
     /// Whether this is a tool with an app.
     pub fn has_app(&self) -> bool {
         self.marks.is_some()
@@ -235,7 +246,6 @@ pub struct Definition<'a> {
 
 impl<'a> Definition<'a> {
     /// The whole definition.
-    #[cfg(test)]
     pub fn raw(self) -> &'a str {
         self.item.raw()
     }
@@ -265,9 +275,9 @@ impl<'a> Definition<'a> {
         Some(part).filter(|part| !part.is_empty())
     }
 
-    /// Appends the definition with another name or URI.
-    pub fn write_named(self, out: &mut Vec<u8>, key: &str) {
-        self.write_with(out, &[(self.kind.key(), &[key])]);
+    /// Appends the definition with another name or URI, a raw value that is the sum of its parts.
+    pub fn write_named(self, out: &mut Vec<u8>, key: &[&str]) {
+        self.write_with(out, &[(self.kind.key(), key)]);
     }
 
     /// Appends a tool's definition with another name, description and `_meta`. Each raw value is the sum of its parts.
@@ -275,7 +285,7 @@ impl<'a> Definition<'a> {
         self.write_with(out, &[(self.kind.key(), name), (DESCRIPTION, description), (META, meta)]);
     }
 
-    /// Appends the definition with members set, as [`Node::write_with`] does.
+    /// Appends the definition with members set, as [`Node::write_with`] does, but with its line breaks.
     fn write_with(self, out: &mut Vec<u8>, members: &[(&str, &[&str])]) {
         let Item { page, raw, raw_key, description, meta, repeats, .. } = self.item;
         if *repeats {
@@ -286,7 +296,6 @@ impl<'a> Definition<'a> {
             let definition = scanner.scan_str(self.item.raw()).expect("definitions are valid JSON").root();
             return definition.write_with(out, &changes);
         }
-        let start = out.len();
         let place = |key: &str| match key {
             DESCRIPTION => description,
             META => meta,
@@ -312,7 +321,6 @@ impl<'a> Definition<'a> {
             parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         }
         out.push(b'}');
-        unbreak(&mut out[start..]);
     }
 }
 
@@ -441,6 +449,7 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::unbreak;
 
     #[test]
     fn pages_keep_definitions_as_they_came() {
@@ -475,7 +484,10 @@ mod tests {
     #[test]
     fn what_is_rendered_from_places_is_what_would_be_rendered_from_a_reading() {
         // White space inside the braces stays, where a reading would leave it out.
-        let bare = |out: Vec<u8>| String::from_utf8(out).unwrap().replace(' ', "");
+        let bare = |mut out: Vec<u8>| {
+            unbreak(&mut out);
+            String::from_utf8(out).unwrap().replace(' ', "")
+        };
         for definition in [
             r#"{"name":"a","inputSchema":{}}"#,
             r#"{"_meta":{"x":1},"description":"d","name":"a"}"#,
@@ -501,9 +513,22 @@ mod tests {
             let raw = |key| node.get(key).map(Node::raw);
             assert_eq!((place.description(), place.meta()), (raw("description"), raw("_meta")));
             let (mut out, mut expected) = (Vec::new(), Vec::new());
-            place.write_named(&mut out, "\"n\"");
+            place.write_named(&mut out, &["\"n\""]);
             node.write_with(&mut expected, &[("name", Some("\"n\""))]);
             assert_eq!(bare(out), bare(expected), "{definition}");
         }
+    }
+
+    #[test]
+    fn a_rendered_list_is_one_line() {
+        let mut exposed = Exposed::default();
+        for item in Items::defined(Kind::Prompt, "{\n\"name\":\"a\"},{\"name\":\"b\",\r\n\"title\":\"\"}") {
+            exposed.push(Kind::Prompt, &item, "n".into(), None, true);
+        }
+        let things = exposed.of(Kind::Prompt);
+        let rendered = Rendered::new(things, Kind::Prompt, |_, definition, out| {
+            definition.write_named(out, &["\"n\""]);
+        });
+        assert_eq!(rendered.text(), r#"{ "name":"n"},{"name":"n",  "title":""}"#);
     }
 }

@@ -53,10 +53,12 @@ pub(crate) fn measure(effort: Effort) {
         all.push((peer.name, Session::begin(address), server, Way::Plain));
     }
     let idle: Vec<_> = all.iter().map(|(_, _, server, _)| system::memory_of_tree(server.pid())).collect();
-    let mut contestants: Vec<_> = all
-        .into_iter()
-        .map(|(name, session, server, way)| Contestant::new(name, Visit { server, session }, way, ONE))
-        .collect();
+    let contestant = |(name, mut session, server, way): (String, Session, _, _)| {
+        // While the others started, some have closed a connection that nobody used.
+        session.rest();
+        Contestant::new(name, Visit { server, session }, way, ONE)
+    };
+    let mut contestants: Vec<_> = all.into_iter().map(contestant).collect();
     let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
     const OURS: usize = 1;
     let row = |(at, contestant): (usize, &Contestant)| {

@@ -28,11 +28,21 @@ pub(crate) fn wait(read: BorrowedFd<'_>, write: Option<BorrowedFd<'_>>) {
 
 /// Waits until some can be read, and says which.
 pub(crate) fn wait_any<'a>(read: impl Iterator<Item = BorrowedFd<'a>>) -> Vec<usize> {
+    let ready = wait_any_for(read, Duration::from_secs(60));
+    assert!(!ready.is_empty(), "an answer comes within a minute");
+    ready
+}
+
+/// Waits so long until some can be read, and says which.
+pub(crate) fn wait_any_for<'a>(read: impl Iterator<Item = BorrowedFd<'a>>, longest: Duration) -> Vec<usize> {
     let mut fds: Vec<_> =
         read.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
-    // SAFETY: the pointer and the length are those of one vector, which lives through the call.
-    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 60_000) };
-    assert!(ready > 0, "an answer comes within a minute");
+    let longest = libc::timespec {
+        tv_sec: longest.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(longest.subsec_nanos()),
+    };
+    // SAFETY: the pointer and the length are those of one vector, which lives through the call, as the time does.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &longest, std::ptr::null()) };
     fds.iter().enumerate().filter(|(_, fd)| fd.revents != 0).map(|(at, _)| at).collect()
 }
 

@@ -217,6 +217,37 @@ impl Session {
         (elapsed, latencies)
     }
 
+    /// Makes calls at a steady rate, however long answers take, and says how long each waited.
+    pub(crate) fn paced(&mut self, call: &Call, count: usize, between: Duration) -> Vec<Duration> {
+        const CONNECTIONS: usize = 64;
+        while self.connections.len() < CONNECTIONS {
+            self.connections.push(Connection::new(self.address));
+        }
+        let mut connections = std::mem::take(&mut self.connections);
+        let (mut idle, mut latencies) = ((0..CONNECTIONS).collect::<Vec<_>>(), Vec::with_capacity(count));
+        let (began, mut sent) = (Instant::now(), 0);
+        while latencies.len() < count {
+            let until_next = (between * sent).saturating_sub(began.elapsed());
+            if until_next.is_zero()
+                && (sent as usize) < count
+                && let Some(at) = idle.pop()
+            {
+                connections[at].send(&self.post("tools/call", call.params()));
+                sent += 1;
+                continue;
+            }
+            let longest = if until_next.is_zero() { Duration::from_secs(60) } else { until_next };
+            for at in system::wait_any_for(connections.iter().map(|one| one.stream.as_fd()), longest) {
+                if connections[at].receive() {
+                    latencies.push(connections[at].sent.elapsed());
+                    idle.push(at);
+                }
+            }
+        }
+        self.connections = connections;
+        latencies
+    }
+
     fn post(&mut self, method: &str, params: &str) -> Vec<u8> {
         let id = self.next;
         self.next += 1;

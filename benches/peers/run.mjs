@@ -27,7 +27,7 @@ const python = readFileSync(join(here, 'requirements.txt'), 'utf8').match(/mcp-p
 const peers = [
   {
     name: `supergateway ${dependencies.supergateway} (npm)`,
-    command: [...npm('supergateway'), '--stdio', '{server}', '--outputTransport', 'streamableHttp', '--stateful',
+    command: [...npm('supergateway'), '--stdio={server}', '--outputTransport', 'streamableHttp', '--stateful',
       '--port', '{port}', '--logLevel', 'none'],
   },
   {

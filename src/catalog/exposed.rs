@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Definition, Item, Kind};
 use crate::hash::{HashMap, Seeded};
-use crate::json::{Node, Scanner};
+use crate::json::{Node, Scanner, unbreak};
 
 /// What one upstream offers, as clients see it.
 #[derive(Debug, Default)]
@@ -160,12 +160,12 @@ impl KindItems {
 impl Prints {
     /// The fingerprints of the things of one kind. `tells` returns what the list of tools says about a thing with this
     /// definition, if it says anything; a face says something about every thing of a kind, or about none.
-    pub fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn new(exposed: &Exposed, kind: Kind, tells: impl Fn(Definition<'_>) -> Option<String>) -> Self {
         let (things, pages) = (exposed.of(kind), &exposed.pages);
         let hasher = || Seeded::default().build_hasher();
         let (mut catalog, mut told, mut told_ends) = (hasher(), String::new(), Vec::new());
         let mut print = |item: &ExposedItem| {
-            if let Some(text) = tells(item.own.raw()) {
+            if let Some(text) = tells(Definition { kind, item: &item.own }) {
                 catalog.write(item.name.as_bytes());
                 catalog.write(text.as_bytes());
                 told.push_str(&text);
@@ -228,6 +228,7 @@ impl Rendered {
             }
             ends.push(text.len() as u32);
         }
+        unbreak(&mut text);
         text.shrink_to_fit();
         Self { text: String::from_utf8(text).expect("written from UTF-8 texts"), ends }
     }

@@ -10,6 +10,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::Kind;
 use super::json_schema;
@@ -52,12 +55,14 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Conformance {
     {
         return Conformance::Withheld;
     }
-    let mut mended: Vec<String> = node
-        .members()
-        .zip(definition.members())
-        .filter(|((_, now), (_, came))| now.raw() != came.raw())
-        .map(|((name, _), _)| name.into_owned())
-        .collect();
+    let mut mended: Vec<String> = match &text {
+        Cow::Borrowed(_) => Vec::new(),
+        Cow::Owned(_) => {
+            let both = node.members().zip(definition.members());
+            let differs = both.filter(|((_, now), (_, came))| now.raw() != came.raw());
+            differs.map(|((name, _), _)| name.into_owned()).collect()
+        }
+    };
     let mut changes = odd_members(node, members, None, &mut mended);
     if kind == Kind::Tool && node.get("inputSchema").is_none() {
         mended.push("inputSchema".to_owned());
@@ -414,10 +419,8 @@ fn with_whole_characters(raw: &str) -> Cow<'_, str> {
         let digits = raw.get(at..at + 6)?.strip_prefix("\\u")?;
         u32::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..=0xdfff).contains(unit))
     };
-    if memchr::memmem::find(raw.as_bytes(), b"\\ud")
-        .or(memchr::memmem::find(raw.as_bytes(), b"\\uD"))
-        .is_none()
-    {
+    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
+    if ESCAPE.find(raw.as_bytes()).is_none() {
         return Cow::Borrowed(raw);
     }
     let (mut whole, mut kept, mut at) = (String::new(), 0, 0);

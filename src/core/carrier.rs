@@ -384,7 +384,7 @@ impl Drop for Task {
 async fn read(engine: Arc<Engine>, connection: Arc<Connection>, mut stdout: impl AsyncRead + Unpin) {
     let limit = engine.in_force.limit();
     let mut lines = Lines::new(limit.load(Ordering::Relaxed));
-    let mut scanner = Scanner::default();
+    let mut scanner = Scanner::of_stream();
     loop {
         lines.set_limit(limit.load(Ordering::Relaxed));
         match lines.read(&mut stdout).await {

@@ -22,7 +22,7 @@ use super::connection::{Caller, Changes, Connection};
 use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
 use super::modern::Watched;
-use super::observed::{self, OwnRequest};
+use super::observed::{self, Context, OwnRequest};
 use super::process::{Child, CommandError, Launch, Launcher};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
@@ -35,7 +35,7 @@ use super::workspace::Workspace;
 use crate::catalog::Sent;
 use crate::config::{Command, Common, Http, Isolation, Redactor, Transport};
 use crate::events::Hub;
-use crate::json::{MemberChange, Node, Raw, quote};
+use crate::json::{self, MemberChange, Node, Raw, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
@@ -294,8 +294,16 @@ impl Engine {
         mut reply: Reply,
         finish: Finish,
     ) {
-        let traced = observed::sets_out(&mut reply, upstream, method, params, changes);
-        let params = traced.as_ref().map_or(params, Raw::root);
+        let context = observed::sets_out(&mut reply, upstream, method, params, changes);
+        let mut changes = json::Changes::new(changes);
+        let params = match &context {
+            None => params,
+            Some(Context::Params(traced)) => traced.root(),
+            Some(Context::Meta(meta)) => {
+                changes.add("_meta", Some(meta));
+                params
+            }
+        };
         let counted = reply.session().workspace.daemon_session().map(|daemon_session| {
             daemon_session.count_call();
             upstream.usage.begin();
@@ -308,7 +316,7 @@ impl Engine {
             observed::came_back(&mut reply, &answer);
             finish(answer, reply);
         };
-        self.dispatch(upstream, method, params, changes, reply, finish);
+        self.dispatch(upstream, method, params, &changes, reply, finish);
     }
 
     /// Sends a request to an upstream, which is started first if necessary.

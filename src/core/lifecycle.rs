@@ -69,7 +69,10 @@ pub(super) async fn run(
     }
 }
 
-/// One start of the process. The first of two attempts returns a reason if the process ended before it had
+/// One start of the process. What it awaits only at its start, its end and now and then is boxed, so that an upstream
+/// that is up does not hold memory for it.
+///
+/// The first of two attempts returns a reason if the process ended before it had
 /// answered anything: it may then be started again without the probe.
 async fn live(
     engine: &Arc<Engine>,
@@ -88,7 +91,9 @@ async fn live(
             upstream.ended(generation, End::Stopped);
             return None;
         }
-        begun = timeout_at(deadline, Carrier::begin(engine, &connection)) => begun.unwrap_or_else(|_| Err(late())),
+        begun = timeout_at(deadline, Box::pin(Carrier::begin(engine, &connection))) => {
+            begun.unwrap_or_else(|_| Err(late()))
+        }
     };
     let mut carrier = match begun {
         Ok(carrier) => carrier,
@@ -102,7 +107,7 @@ async fn live(
     let greeting = tokio::select! {
         biased;
         _ = &mut *stop => None,
-        greeted = greet_in_time(engine, &connection, deadline) => Some(greeted),
+        greeted = Box::pin(greet_in_time(engine, &connection, deadline)) => Some(greeted),
         error = carrier.over() => Some(Err(error)),
     };
     let end = match greeting {
@@ -147,7 +152,7 @@ async fn live(
             }
         }
     };
-    finish(engine, &connection, generation, begun_at, (carrier, end)).await;
+    Box::pin(finish(engine, &connection, generation, begun_at, (carrier, end))).await;
     None
 }
 
@@ -448,7 +453,7 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
         let kinds = connection.changes.take();
         let mut unread = 0;
         if kinds & Changes::HELLO != 0 {
-            match discover_again(engine, connection).await {
+            match Box::pin(discover_again(engine, connection)).await {
                 Ok(true) => {}
                 Ok(false) => unread |= Changes::HELLO,
                 Err(error) => return error,
@@ -458,7 +463,8 @@ async fn refresh(engine: &Arc<Engine>, connection: &Arc<Connection>, generation:
         for kind in Kind::ALL.into_iter().filter(|kind| kinds & Changes::list(*kind) != 0) {
             // The limit is that of the first reading; a list that never ends would hold up all later changes.
             let patience = connection.upstream.spec().timeouts.connect;
-            let list = timeout(patience, list(connection, kind, Connection::own_deadline)).await;
+            let list = Box::pin(list(connection, kind, Connection::own_deadline));
+            let list = timeout(patience, list).await;
             match list.unwrap_or_else(|_| Err(StartError::timeout())) {
                 Ok((list, nameless)) => sent = sent.with(kind, list, nameless),
                 Err(error) => {
@@ -531,6 +537,14 @@ mod tests {
             let expected = expected.map_err(|problem| StartError::new(Cause::Version, problem));
             assert_eq!(legacy, expected, "{error}");
         }
+    }
+
+    #[test]
+    fn an_upstream_that_is_up_holds_no_memory_for_its_start_and_its_end() {
+        fn size<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(run) < 3000, "{} bytes", size(run));
     }
 
     /// Reads a list of this many pages with one tool each, and returns the number of tools.

@@ -13,9 +13,7 @@ use super::session::{ClientSession, Ticket};
 use super::upstream::Upstream;
 use crate::catalog::Kind;
 use crate::json::{Changes, MemberChange, Node, quote};
-use crate::protocol::era::{
-    TASKS, can_be_asked, declares_at, meta, modern_client_version, our_info, renders_apps,
-};
+use crate::protocol::era::{ModernMeta, TASKS, can_be_asked, declares_at, meta, our_info, renders_apps};
 use crate::protocol::message::{Id, Refusal, Request};
 
 /// What a modern client says about itself in each of its requests, read once while it says the same.
@@ -61,31 +59,50 @@ impl ModernClient {
 
 /// The modern client that spoke last. Most requests come from one that has spoken before.
 #[derive(Default)]
-pub struct LastModern(Mutex<Option<Arc<ModernClient>>>);
+pub struct LastModern(Mutex<Option<Spoken>>);
+
+/// The longest `_meta` that is kept.
+const LONGEST_META: usize = 2048;
+
+/// What the last modern request said.
+struct Spoken {
+    /// The whole `_meta`, which was checked.
+    meta: String,
+    client: Arc<ModernClient>,
+    log_level: Option<usize>,
+}
 
 impl LastModern {
     /// The client that spoke last.
     pub fn last(&self) -> Option<Arc<ModernClient>> {
-        self.0.lock().clone()
+        self.0.lock().as_ref().map(|spoken| spoken.client.clone())
     }
 
+    /// The client that sends this `_meta`, and the lowest severity of log messages that it wants.
     fn client(
         &self,
-        params: Node<'_>,
-        name: &str,
-        capabilities: &str,
+        meta: ModernMeta<'_>,
         server: impl FnOnce() -> &'static str,
-    ) -> Arc<ModernClient> {
+    ) -> Result<(Arc<ModernClient>, Option<usize>), Refusal> {
         let mut last = self.0.lock();
-        let is_same =
-            |client: &&Arc<ModernClient>| *client.name == *name && *client.capabilities == *capabilities;
-        match last.as_ref().filter(is_same) {
-            Some(client) => client.clone(),
-            None => {
-                let version = modern_client_version(params);
-                last.insert(Arc::new(ModernClient::new(name, &version, capabilities, server()))).clone()
-            }
+        if let Some(spoken) = last.as_ref().filter(|spoken| spoken.meta == meta.raw()) {
+            return Ok((spoken.client.clone(), spoken.log_level));
         }
+        let (capabilities, log_level) = meta.checked()?;
+        let (name, capabilities) = (meta.client_name(), capabilities.raw());
+        let is_same = |client: &ModernClient| *client.name == *name && *client.capabilities == *capabilities;
+        let (mut known, client) = match last.take() {
+            Some(Spoken { meta, client, .. }) if is_same(&client) => (meta, client),
+            _ => {
+                let version = meta.client_version();
+                (String::new(), Arc::new(ModernClient::new(&name, &version, capabilities, server())))
+            }
+        };
+        known.clear();
+        // No object is empty, so nothing equals what was too long to be kept.
+        known.push_str(if meta.raw().len() <= LONGEST_META { meta.raw() } else { "" });
+        *last = Some(Spoken { meta: known, client: client.clone(), log_level });
+        Ok((client, log_level))
     }
 }
 
@@ -148,15 +165,15 @@ impl ModernCall {
         server: impl FnOnce() -> &'static str,
     ) -> Result<Option<Self>, Refusal> {
         let Some(meta) = request.meta else { return Ok(None) };
-        let (capabilities, log_level) = meta.checked()?;
+        let (client, log_level) = last.client(meta, server)?;
         let params = request.params.unwrap_or_else(Node::empty);
         let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
         Ok(Some(Self {
-            client: last.client(params, &meta.client_name(), capabilities.raw(), server),
+            client,
             log_level,
             params: stateful.then(|| params.raw().into()),
             cacheable: is_cacheable(&request.method),
-            is_retry: ["inputResponses", "requestState"].iter().any(|key| params.get(key).is_some()),
+            is_retry: params.has_any(&["inputResponses", "requestState"]),
         }))
     }
 
@@ -181,7 +198,7 @@ impl ModernCall {
         if kind.is_none() {
             changes.add("resultType", Some("\"complete\""));
         }
-        let asks = kind.is_some_and(|kind| kind.raw() == "\"input_required\"");
+        let asks = kind.is_some_and(|kind| kind.is(b"\"input_required\""));
         if self.cacheable && !asks {
             if self.is_retry || result.get("ttlMs").is_none() {
                 changes.add("ttlMs", Some("0"));
@@ -440,6 +457,47 @@ mod tests {
         assert_eq!(complete(kept), kept);
         let not_kept = kept.replace("9", "0").replace("public", "private");
         assert_eq!(complete_as(true, kept), not_kept, "it depends on what the retry brought");
+    }
+
+    #[test]
+    fn a_client_is_known_again_and_what_changes_is_read_again() {
+        let last = LastModern::default();
+        let spoken = |version: &str, name: &str, more: &str| {
+            let params = format!(
+                r#"{{"_meta":{{"{}":"{version}","{}":{{"name":"{name}"}},"{}":{{}}{more}}}}}"#,
+                meta::VERSION,
+                meta::CLIENT_INFO,
+                meta::CAPABILITIES,
+            );
+            let params = Raw::read(params).unwrap();
+            let meta = ModernMeta::read(Some(params.root())).unwrap().expect("it is modern");
+            last.client(meta, || "toolman").ok()
+        };
+        let level = |level: &str| format!(",\"{}\":\"{level}\"", meta::LOG_LEVEL);
+        let (first, none) = spoken("2026-07-28", "a", "").expect("it is valid");
+        assert_eq!(none, None);
+        let long = format!(",\"x\":\"{}\"", "x".repeat(LONGEST_META));
+        for (more, expected) in [
+            (String::new(), None),
+            (",\"progressToken\":1".to_owned(), None),
+            (level("debug"), Some(0)),
+            (level("error"), Some(4)),
+            (long, None),
+            (String::new(), None),
+        ] {
+            for _ in 0..2 {
+                let (client, level) = spoken("2026-07-28", "a", &more).expect("it is valid");
+                assert_eq!(level, expected, "{more}");
+                assert!(Arc::ptr_eq(&client, &first), "it is the same client, which has said more: {more}");
+            }
+            assert!(last.0.lock().as_ref().unwrap().meta.len() <= LONGEST_META);
+        }
+        for _ in 0..2 {
+            assert!(spoken("2099-01-01", "a", "").is_none(), "what is refused is refused again");
+            assert!(spoken("2026-07-28", "a", &level("loud")).is_none());
+        }
+        let (other, _) = spoken("2026-07-28", "b", "").expect("it is valid");
+        assert_eq!((&*other.name, &*last.last().unwrap().name), ("b", "b"));
     }
 
     #[test]

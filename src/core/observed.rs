@@ -18,7 +18,8 @@ use crate::events::{
     Asker, Behalf, Carriage, ErrorType, Fact, Inquiry, Moment, Network, OwnErrand, ServerEnd, ServerFailure,
     ServerStart, Who, known_method,
 };
-use crate::json::{MemberChange, Node, Raw, quote};
+use crate::json::{MemberChange, Node, Raw};
+use crate::protocol::progress::Progress;
 use crate::text::digest::hex;
 use crate::transport::peer::{Answer, CallError, Loss, Lost};
 
@@ -127,7 +128,7 @@ fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
         _ => None,
     };
     let traces = engine.events.traces();
-    let id = traces.then(|| reply.id().map(|id| id.raw().into())).flatten();
+    let id = traces.then(|| reply.id().map(|id| (&*id.raw()).into())).flatten();
     let name = named.and_then(Node::as_str).map(|name| (&*name).into());
     let asked = Inquiry { method, name, exists: false, id };
     let session = reply.session();
@@ -149,15 +150,22 @@ fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     reply.follow(exchange);
 }
 
-/// Notes that a request sets out to an upstream. Returns its parameters with our place in the trace, where there is
-/// one.
+/// How a request to an upstream brings our place in the trace.
+pub(super) enum Context {
+    /// By one more change to its parameters: this `_meta`.
+    Meta(String),
+    /// By parameters that have it already, since their `_meta` will be changed for other reasons as well.
+    Params(Raw),
+}
+
+/// Notes that a request sets out to an upstream. Returns our place in the trace, where there is one.
 pub(super) fn sets_out(
     reply: &mut Reply,
     upstream: &Upstream,
     method: &'static str,
     params: Node<'_>,
     changes: &[MemberChange<'_>],
-) -> Option<Raw> {
+) -> Option<Context> {
     let exchange = reply.exchange()?;
     let changed = |key: &str| changes.iter().find(|(changed, _)| *changed == key);
     let named = |key| changed(key).map_or_else(|| params.get(key).map(Node::raw), |(_, name)| *name);
@@ -174,7 +182,12 @@ pub(super) fn sets_out(
     };
     let server = (&upstream.group, &upstream.server);
     let told = exchange.set_out(server, method, name, (params.raw().len(), arguments))?;
-    Some(Raw::own(with_context(params, &told)))
+    let is_legacy = |connection: Arc<Connection>| !connection.version().is_modern();
+    let stays = reply.modern().is_none() && upstream.connection().is_none_or(is_legacy);
+    Some(match stays && Progress::asked(params).is_none() {
+        true => Context::Meta(with_own(params, told)),
+        false => Context::Params(Raw::own(params.with(&[("_meta", Some(&with_own(params, told)))]))),
+    })
 }
 
 /// Notes the connection that a request takes.
@@ -225,8 +238,10 @@ impl OwnRequest {
         let followed =
             engine.upgrade().and_then(|engine| engine.events.follow((group, server), method, behalf()));
         let Some(errand) = followed else { return Self(None) };
-        if let Some(told) = errand.traceparent() {
-            *params = with_context(Raw::own(params.as_str()).root(), &told);
+        if let Some(told) = errand.context() {
+            let raw = Raw::own(params.as_str());
+            let meta = with_own(raw.root(), told);
+            *params = raw.root().with(&[("_meta", Some(&meta))]);
         }
         Self(Some((errand, connection.clone())))
     }
@@ -247,11 +262,11 @@ pub(super) fn of_call_error(error: &CallError) -> ErrorType {
     }
 }
 
-/// Parameters with our place in the trace.
-fn with_context(params: Node<'_>, told: &str) -> String {
-    let own = params.get("_meta").filter(|meta| meta.is_object());
-    let meta = own.unwrap_or_else(Node::empty).with(&[("traceparent", Some(&quote(told)))]);
-    params.with(&[("_meta", Some(&meta))])
+/// The `_meta` of parameters with our place in the trace, which `told` has and nothing else.
+fn with_own(params: Node<'_>, told: String) -> String {
+    let Some(own) = params.get("_meta").filter(|meta| meta.is_object()) else { return told };
+    let (key, value) = told[1..told.len() - 1].split_once(':').expect("a member");
+    own.with(&[(key.trim_matches('"'), Some(value))])
 }
 
 /// Why a request failed, if it did, and what came back.

@@ -123,6 +123,13 @@ impl Reply {
         }
     }
 
+    /// Takes note that the request has changed how the session stands. Whoever has the answer can rely on that,
+    /// whichever process serves the session then.
+    pub fn record(&self) {
+        self.session.record();
+        self.session.route(Some(self.key())).changed();
+    }
+
     /// The request.
     pub fn key(&self) -> Ticket {
         self.key.expect("taken only by an answer, which consumes the reply")

@@ -18,7 +18,8 @@ pub trait Sink: Send + Sync {
     fn is_read(&self) -> bool {
         true
     }
-    /// Takes note that the session whose sink it is stands otherwise than before.
+    /// Takes note that the session whose sink it is stands otherwise than before. The answer that a sink takes
+    /// afterwards waits until whoever keeps the session for others has it.
     fn changed(&self) {}
 }
 

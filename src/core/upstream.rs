@@ -357,7 +357,8 @@ impl Upstream {
             self.phase.send_replace(Phase::Starting);
             let life = CountedLife::new(self);
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
-            let run = observed::on_behalf_of(observed::behalf(), run);
+            // What waits for it would hold it twice otherwise.
+            let run = Box::pin(observed::on_behalf_of(observed::behalf(), run));
             let (upstream, was_at_rest) = (self.clone(), state.while_down == OfferWhileDown::AtRest);
             let whole = async move {
                 if was_at_rest {

@@ -97,7 +97,7 @@ pub trait Exposure {
     }
     /// What the list of tools says about a thing with this definition, active or not. When this text changes,
     /// the list has changed.
-    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+    fn tells(&self, _kind: Kind, _definition: Definition<'_>) -> Option<String> {
         None
     }
 }
@@ -246,7 +246,7 @@ impl Entry {
     }
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
-        let tells = |definition: &str| face.tells(kind, definition);
+        let tells = |definition: Definition<'_>| face.tells(kind, definition);
         self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
     }
 
@@ -334,6 +334,11 @@ impl Target {
     /// The definition as the upstream wrote it.
     pub fn definition(&self) -> &str {
         self.item().own.raw()
+    }
+
+    /// Whether parameters of the thing, a tool, may be mirrored into headers.
+    pub fn mirrors(&self) -> bool {
+        self.item().own.mirrors()
     }
 
     /// Whether the thing is a tool with an app.

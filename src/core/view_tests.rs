@@ -45,7 +45,7 @@ impl Exposure for Plain {
         true
     }
 
-    fn tells(&self, _kind: Kind, _definition: &str) -> Option<String> {
+    fn tells(&self, _kind: Kind, _definition: Definition<'_>) -> Option<String> {
         None
     }
 }

@@ -75,7 +75,7 @@ pub struct Inquiry {
     /// Whether the tool or the prompt exists.
     pub exists: bool,
     /// The request's id as JSON, where spans are made.
-    pub id: Option<Box<str>>,
+    pub id: Option<ShortText>,
 }
 
 /// What stands for everything that would make too many labels.
@@ -249,9 +249,9 @@ impl OwnErrand {
         Self { hub, errand, session }
     }
 
-    /// The `traceparent` that the upstream is to be told, if any.
-    pub fn traceparent(&self) -> Option<String> {
-        self.errand.trail.as_ref().map(Trail::traceparent)
+    /// The `_meta` that tells the upstream its place in the trace, if there is one.
+    pub fn context(&self) -> Option<String> {
+        self.errand.trail.as_ref().map(Trail::meta)
     }
 
     /// Notes the answer: which connection it came by, and its error.
@@ -294,7 +294,8 @@ impl Exchange {
         self.hub.kept_arguments() != KeptArguments::Off
     }
 
-    /// Sends a request to an upstream. Returns the `traceparent` that the upstream is to be told, if any.
+    /// Sends a request to an upstream. Returns the `_meta` that tells the upstream its place in the trace, if there is
+    /// one.
     pub fn set_out(
         &mut self,
         server: (&Arc<str>, &Arc<str>),
@@ -308,7 +309,7 @@ impl Exchange {
             KeptArguments::Full => arguments.map(Kept::of),
         };
         let trail = self.trail.as_ref().map(|trail| trail.child(self.hub.random()));
-        let told = trail.as_ref().map(Trail::traceparent);
+        let told = trail.as_ref().map(Trail::meta);
         self.asked.exists = true;
         self.errands.push(Errand {
             begun: self.begun.at(Instant::now()),

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
@@ -16,13 +17,16 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::environment::{Collector, Telemetry};
 use super::hub::News;
 use super::metrics::Metrics;
-use super::otlp::{self, SpanJson};
+use super::otlp;
 use crate::transport::http_client::post::{NotTaken, Post};
 
 /// The most spans that wait.
 const MOST_SPANS: usize = 2048;
 /// The most spans that are sent together.
 const TOGETHER: usize = 512;
+/// The least time between two documents with spans: 20,000 spans a second, which is ten thousand calls. What is sent
+/// beyond that would take the processor from the calls themselves.
+const BETWEEN_DOCUMENTS: Duration = Duration::from_millis(25);
 /// How long an orderly end may take.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
@@ -33,41 +37,83 @@ pub(super) struct Exporter {
 }
 
 /// The spans that wait for the thread.
-#[derive(Default)]
 struct SpanRoom {
     spans: Mutex<SpanQueue>,
+    /// What stands before and behind the spans of a document.
+    frame: (String, &'static str),
     /// Notified when many wait, and when the end has come.
     wake: Notify,
 }
 
 #[derive(Default)]
 struct SpanQueue {
-    ready: VecDeque<SpanJson>,
+    /// Documents that are ready to be sent, oldest first, and how many spans each brings.
+    ready: VecDeque<(Bytes, usize)>,
+    /// The next document, without its end.
+    next: Vec<u8>,
+    in_next: usize,
+    /// How many spans wait, with those that are being sent.
+    waiting: usize,
     dropped: u64,
     ending: bool,
 }
 
 impl SpanRoom {
-    /// Whether anything fits. If not, so many are counted as dropped.
-    fn has_room(&self, count: usize) -> bool {
-        let mut waiting = self.spans.lock();
-        let has_room = waiting.ready.len() < MOST_SPANS;
-        if !has_room {
-            waiting.dropped += count as u64;
-        }
-        has_room
+    fn new(frame: (String, &'static str)) -> Self {
+        Self { spans: Mutex::default(), frame, wake: Notify::new() }
     }
 
-    /// Adds spans, as far as there is room; returns how many wait.
-    fn add(&self, spans: Vec<SpanJson>) -> usize {
-        let mut waiting = self.spans.lock();
-        for span in spans {
-            match waiting.ready.len() < MOST_SPANS {
-                true => waiting.ready.push_back(span),
-                false => waiting.dropped += 1,
-            }
+    /// Adds so many spans, which `write` writes, if there is room for them. Those of a request wait together or not at
+    /// all.
+    fn add(&self, count: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut spans = self.spans.lock();
+        let spans = &mut *spans;
+        if spans.waiting + count > MOST_SPANS {
+            spans.dropped += count as u64;
+            return;
         }
-        waiting.ready.len()
+        if spans.in_next == 0 {
+            spans.next.extend_from_slice(self.frame.0.as_bytes());
+        }
+        write(&mut spans.next);
+        spans.in_next += count;
+        spans.waiting += count;
+        if spans.in_next >= TOGETHER {
+            self.finish_next(spans);
+            self.wake.notify_one();
+        }
+    }
+
+    fn finish_next(&self, spans: &mut SpanQueue) {
+        // The comma behind the last span.
+        spans.next.pop();
+        spans.next.extend_from_slice(self.frame.1.as_bytes());
+        spans.ready.push_back((std::mem::take(&mut spans.next).into(), std::mem::take(&mut spans.in_next)));
+    }
+
+    /// Whether as many spans wait as are sent together.
+    fn has_full(&self) -> bool {
+        !self.spans.lock().ready.is_empty()
+    }
+
+    /// The oldest document. It counts as waiting until it is [settled](Self::settle).
+    fn take(&self) -> Option<(Bytes, usize)> {
+        let mut spans = self.spans.lock();
+        if spans.ready.is_empty() && spans.in_next > 0 {
+            self.finish_next(&mut spans);
+        }
+        spans.ready.pop_front()
+    }
+
+    /// Says what became of a document: it was taken, or not. One that may be taken later is the first again.
+    fn settle(&self, document: (Bytes, usize), taken: &Result<(), NotTaken>) {
+        let mut spans = self.spans.lock();
+        match taken {
+            Err(not_taken) if not_taken.is_passing => return spans.ready.push_front(document),
+            Err(_) => spans.dropped += document.1 as u64,
+            Ok(()) => {}
+        }
+        spans.waiting -= document.1;
     }
 }
 
@@ -77,7 +123,7 @@ impl Exporter {
         if telemetry.traces.is_none() && telemetry.metrics.is_none() {
             return None;
         }
-        let shared = Arc::<SpanRoom>::default();
+        let shared = Arc::new(SpanRoom::new(otlp::frame(&telemetry.resource)));
         let sender = Sender {
             waiting: shared.clone(),
             telemetry: telemetry.clone(),
@@ -107,8 +153,8 @@ impl Exporter {
     /// Takes the spans that news amount to. Those that do not fit are dropped, and not even written.
     pub(super) fn take(&self, news: &News) {
         let count = otlp::count(news);
-        if count > 0 && self.shared.has_room(count) && self.shared.add(otlp::spans(news)) >= TOGETHER {
-            self.shared.wake.notify_one();
+        if count > 0 {
+            self.shared.add(count, |out| otlp::write_spans(out, news));
         }
     }
 
@@ -120,9 +166,9 @@ impl Exporter {
             let _ = thread.join();
         }
         let waiting = self.shared.spans.lock();
-        let lost = waiting.dropped + waiting.ready.len() as u64;
+        let lost = waiting.dropped + waiting.waiting as u64;
         if lost > 0 {
-            tracing::warn!("{lost} spans were dropped, because the collector did not take them");
+            tracing::warn!("{lost} spans were dropped, because they could not be sent in time");
         }
     }
 }
@@ -148,37 +194,43 @@ impl Sender {
         let [traces, metrics] = posts;
         let (span_delay, interval) = (self.telemetry.span_delay, self.telemetry.metric_interval);
         let (mut next_spans, mut next_metrics) = (Instant::now() + span_delay, Instant::now() + interval);
+        // A document that is full need not wait for the others.
+        let mut next_full = Instant::now();
+        let waiting = self.waiting.clone();
         loop {
-            let due = if metrics.is_some() { next_spans.min(next_metrics) } else { next_spans };
+            let spans_due = match &traces {
+                Some(_) if waiting.has_full() => Some(next_full),
+                Some(_) => Some(next_spans),
+                None => None,
+            };
+            let metrics_due = metrics.as_ref().map(|_| next_metrics);
+            let due =
+                spans_due.into_iter().chain(metrics_due).min().unwrap_or_else(|| Instant::now() + interval);
             tokio::select! {
                 () = sleep_until(due) => {}
-                () = self.waiting.wake.notified() => {}
+                () = waiting.wake.notified() => {}
             }
-            if self.waiting.spans.lock().ending {
+            if waiting.spans.lock().ending {
                 break;
             }
-            let waiting = self.waiting.clone();
-            let is_full = || waiting.spans.lock().ready.len() >= TOGETHER;
-            if let Some(post) = &traces
-                && (Instant::now() >= next_spans || is_full())
-            {
-                self.send_spans(post, &waiting).await;
-                next_spans = Instant::now() + span_delay;
-            } else if traces.is_none() {
-                next_spans = Instant::now() + interval;
+            let now = Instant::now();
+            if let Some(post) = traces.as_ref().filter(|_| spans_due.is_some_and(|due| due <= now)) {
+                let taken = send_document(post, &waiting).await.unwrap_or(Ok(()));
+                // A collector that takes nothing is not pressed.
+                let pause = if taken.is_ok() { BETWEEN_DOCUMENTS } else { span_delay };
+                (next_spans, next_full) = (now + span_delay, now + pause);
+                self.note(taken);
             }
-            if let Some(post) = &metrics
-                && Instant::now() >= next_metrics
-            {
-                self.send_metrics(post).await;
-                next_metrics = Instant::now() + interval;
+            if let Some(post) = metrics.as_ref().filter(|_| metrics_due.is_some_and(|due| due <= now)) {
+                let document = self.metrics_document();
+                self.note(post.send(document).await);
+                next_metrics = now + interval;
             }
         }
-        let waiting = self.waiting.clone();
         let rest = async {
             let spans = async {
                 match &traces {
-                    Some(post) => send_all(&self.telemetry, post, &waiting).await.err(),
+                    Some(post) => send_all(post, &waiting).await.err(),
                     None => None,
                 }
             };
@@ -206,22 +258,15 @@ impl Sender {
         }
     }
 
-    /// Sends the spans that wait. If they may be taken later, they go on waiting.
-    async fn send_spans(&mut self, post: &Post, waiting: &SpanRoom) {
-        if let Err(not_taken) = send_all(&self.telemetry, post, waiting).await {
-            self.report(&not_taken.reason);
-        }
-    }
-
-    async fn send_metrics(&mut self, post: &Post) {
-        if let Err(not_taken) = post.send(self.metrics_document()).await {
-            self.report(&not_taken.reason);
-        }
-    }
-
     fn metrics_document(&self) -> bytes::Bytes {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         otlp::metrics(&self.telemetry.resource, &self.metrics, now).to_string().into()
+    }
+
+    fn note(&mut self, taken: Result<(), NotTaken>) {
+        if let Err(not_taken) = taken {
+            self.report(&not_taken.reason);
+        }
     }
 
     fn report(&mut self, reason: &str) {
@@ -233,48 +278,20 @@ impl Sender {
     }
 }
 
-/// Sends the spans that wait, until none is left or some are not taken. Those that may be taken later go on waiting.
-async fn send_all(telemetry: &Telemetry, post: &Post, waiting: &SpanRoom) -> Result<(), NotTaken> {
-    loop {
-        let spans: Vec<_> = {
-            let mut waiting = waiting.spans.lock();
-            let count = waiting.ready.len().min(TOGETHER);
-            waiting.ready.drain(..count).collect()
-        };
-        if spans.is_empty() {
-            return Ok(());
-        }
-        let mut batch = Batch { waiting, spans };
-        let document = otlp::traces(&telemetry.resource, &batch.spans);
-        match post.send(document.into()).await {
-            Ok(()) => batch.spans.clear(),
-            Err(not_taken) => {
-                if !not_taken.is_passing {
-                    waiting.spans.lock().dropped += batch.spans.len() as u64;
-                    batch.spans.clear();
-                }
-                return Err(not_taken);
-            }
-        }
+/// Sends the spans that wait, until none is left or some are not taken.
+async fn send_all(post: &Post, waiting: &SpanRoom) -> Result<(), NotTaken> {
+    while let Some(taken) = send_document(post, waiting).await {
+        taken?;
     }
+    Ok(())
 }
 
-/// Spans that are being sent. Those that are left when it is dropped wait again, as far as there is room.
-struct Batch<'a> {
-    waiting: &'a SpanRoom,
-    spans: Vec<SpanJson>,
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.waiting.spans.lock();
-        for span in self.spans.drain(..).rev() {
-            match waiting.ready.len() < MOST_SPANS {
-                true => waiting.ready.push_front(span),
-                false => waiting.dropped += 1,
-            }
-        }
-    }
+/// Sends the oldest document, if there is one. If it may be taken later, it goes on waiting.
+async fn send_document(post: &Post, waiting: &SpanRoom) -> Option<Result<(), NotTaken>> {
+    let document = waiting.take()?;
+    let taken = post.send(document.0.clone()).await;
+    waiting.settle(document, &taken);
+    Some(taken)
 }
 
 #[cfg(test)]
@@ -283,22 +300,38 @@ mod tests {
 
     #[test]
     fn at_most_2048_spans_wait_and_the_others_are_counted() {
-        let room = SpanRoom::default();
-        let spans = |from: usize, to: usize| (from..to).map(|number| number.to_string()).collect::<Vec<_>>();
-        let counts = |room: &SpanRoom| {
-            let waiting = room.spans.lock();
-            (waiting.ready.len(), waiting.dropped)
+        let room = SpanRoom::new(("<".to_owned(), ">"));
+        let add = |from: usize, to: usize| {
+            for number in from..to {
+                room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+            }
         };
-        assert_eq!((room.add(spans(0, 2000)), counts(&room)), (2000, (2000, 0)));
-        assert!(room.has_room(1000));
-        assert_eq!((room.add(spans(2000, 3000)), counts(&room)), (2048, (2048, 952)));
-        assert_eq!((room.has_room(2), counts(&room)), (false, (2048, 954)));
-        // Those that are under way leave room; if they come back, they are the first again, as far as they fit.
-        let sent: Vec<_> = room.spans.lock().ready.drain(..512).collect();
-        room.add(spans(3000, 3010));
-        drop(Batch { waiting: &room, spans: sent });
-        assert_eq!(counts(&room), (2048, 964));
-        let waiting = room.spans.lock();
-        assert_eq!((&*waiting.ready[0], &*waiting.ready[2047]), ("10", "3009"));
+        let counts = || {
+            let spans = room.spans.lock();
+            (spans.waiting, spans.dropped, spans.ready.len())
+        };
+        add(0, 1000);
+        assert_eq!(counts(), (2000, 0, 3));
+        add(1000, 1500);
+        assert_eq!(counts(), (2048, 952, 4));
+        // Those that are under way need their room: they may come back, and are the first then.
+        let first = room.take().expect("there are some");
+        assert!(
+            first.1 == 512 && first.0.starts_with(b"<0a,0b,1a") && first.0.ends_with(b",255b>"),
+            "{first:?}"
+        );
+        add(1500, 1501);
+        assert_eq!(counts(), (2048, 954, 3));
+        let refused = |is_passing| Err(NotTaken { reason: String::new(), is_passing });
+        room.settle(first.clone(), &refused(true));
+        assert_eq!(room.take().as_ref(), Some(&first));
+        room.settle(first, &Ok(()));
+        assert_eq!(counts(), (1536, 954, 3));
+        let second = room.take().expect("there are more");
+        room.settle(second, &refused(false));
+        assert_eq!(counts(), (1024, 1466, 2));
+        add(1501, 1502);
+        let [_, _, last] = [(); 3].map(|()| room.take().expect("the rest"));
+        assert_eq!((&*last.0, last.1, room.take()), (&b"<1501a,1501b>"[..], 2, None));
     }
 }

@@ -3,14 +3,13 @@
 //! Invariant: nobody who tells the hub something waits for the thread, whatever the disk or a collector does.
 //! Invariant: an orderly end ([`Hub::close`]) writes everything that was told before it.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::broadcast;
 
 use super::environment::Telemetry;
 use super::exchange::{Asker, Behalf, Errand, Exchange, Inquiry, Moment, OwnErrand};
@@ -27,14 +26,11 @@ use crate::config::{Journal, KeptArguments, Redactor};
 const GATHER: Duration = Duration::from_millis(50);
 /// The most news that wait for the thread.
 const MOST_WAITING: usize = 64 * 1024;
-/// The number of news for which memory is kept when none wait.
-const MOST_SPARE: usize = 512;
+/// So many news are worth the thread's while: it does not let more gather, so that the memory that they pass through
+/// stays small, and is used again.
+const ENOUGH: usize = 256;
 /// The most bytes of arguments and results that wait for the thread.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// The number of calls that are kept for those who come later.
-const RECENT: usize = 500;
-/// The number of happenings that a subscriber may be behind.
-const BEHIND: usize = 4096;
 /// How long an orderly end may take.
 const LONGEST_END: Duration = Duration::from_secs(2);
 
@@ -46,14 +42,6 @@ const LIVE: u8 = 8;
 /// Where everything that happens is told. Dropping it ends its thread.
 pub struct Hub {
     core: Arc<HubCore>,
-}
-
-/// What happens from now on, and the last calls before that.
-pub struct Live {
-    /// The last calls, oldest first.
-    pub recent: Vec<Arc<Happening>>,
-    /// Everything that happens afterwards. A reader that falls behind is told so and subscribes again.
-    pub live: broadcast::Receiver<Arc<Happening>>,
 }
 
 /// What those who tell and the thread share.
@@ -75,7 +63,7 @@ pub(super) struct HubCore {
     /// Notified when the first news come, when the thread is to end, and when it has ended.
     changed: Condvar,
     settings: Mutex<HubSettings>,
-    audience: Mutex<Option<Listeners>>,
+    audience: Mutex<Audience>,
     metrics: Arc<Metrics>,
 }
 
@@ -119,11 +107,14 @@ struct HubSettings {
     secrets: Redactor,
 }
 
-/// Those who listen, and the last calls.
-#[derive(Debug)]
-struct Listeners {
-    send: broadcast::Sender<Arc<Happening>>,
-    recent: VecDeque<Arc<Happening>>,
+/// Those who listen. Each says whether it goes on listening.
+#[derive(Default)]
+struct Audience(Vec<Box<dyn FnMut(&Arc<Happening>) -> bool + Send>>);
+
+impl fmt::Debug for Audience {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} listeners", self.0.len())
+    }
 }
 
 impl Hub {
@@ -192,15 +183,10 @@ impl Hub {
         &self.core.metrics
     }
 
-    /// Everything that happens from now on. From the first subscription on the last calls are kept.
-    pub fn subscribe(&self) -> Live {
-        let mut audience = self.core.audience.lock();
-        let audience = audience
-            .get_or_insert_with(|| Listeners { send: broadcast::channel(BEHIND).0, recent: VecDeque::new() });
-        let live =
-            Live { recent: audience.recent.iter().cloned().collect(), live: audience.send.subscribe() };
+    /// Has everything that happens from now on told to a listener, on the hub's thread, until it returns `false`.
+    pub fn listen(&self, listener: impl FnMut(&Arc<Happening>) -> bool + Send + 'static) {
+        self.core.audience.lock().0.push(Box::new(listener));
         self.core.switch_on(LIVE);
-        live
     }
 
     /// Where an upstream of this group and name stands in the configuration.
@@ -329,7 +315,7 @@ impl HubCore {
         }
         queue.bytes += bytes;
         queue.news.push(news);
-        if queue.news.len() == 1 {
+        if [1, ENOUGH].contains(&queue.news.len()) {
             self.changed.notify_all();
         }
     }
@@ -347,7 +333,7 @@ impl HubCore {
                 while queue.news.is_empty() && queue.thread == ThreadState::Running {
                     self.changed.wait(&mut queue);
                 }
-                if queue.thread == ThreadState::Running {
+                if queue.thread == ThreadState::Running && queue.news.len() < ENOUGH {
                     self.changed.wait_for(&mut queue, GATHER);
                 }
                 if queue.dropped > 0 && dropped == 0 {
@@ -360,7 +346,7 @@ impl HubCore {
             };
             self.spread(news.drain(..), &mut outlets);
             // The memory is used again, unless a burst has made it large.
-            news.shrink_to(MOST_SPARE);
+            news.shrink_to(2 * ENOUGH);
             if ending && self.queue.lock().news.is_empty() {
                 break;
             }
@@ -405,15 +391,10 @@ impl HubCore {
 
     fn announce(&self, happening: Happening) {
         let happening = Arc::new(happening);
-        // Whoever subscribes meanwhile must find it among the last calls or hear of it, and not both.
-        if let Some(audience) = &mut *self.audience.lock() {
-            if let Fact::Call(_) = happening.fact {
-                if audience.recent.len() == RECENT {
-                    audience.recent.pop_front();
-                }
-                audience.recent.push_back(happening.clone());
-            }
-            let _ = audience.send.send(happening);
+        let mut audience = self.audience.lock();
+        audience.0.retain_mut(|listener| listener(&happening));
+        if audience.0.is_empty() {
+            self.wanted.fetch_and(!LIVE, Ordering::Relaxed);
         }
     }
 }
@@ -422,4 +403,31 @@ impl HubCore {
 struct Outlets {
     journal: Option<JournalWriter>,
     exporter: Option<Exporter>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::super::happening::Reread;
+    use super::*;
+
+    #[test]
+    fn listeners_hear_everything_until_they_have_enough() {
+        let (send, heard) = channel();
+        let hub = Hub::off();
+        assert!(!hub.is_on());
+        hub.listen(move |happening| {
+            let Fact::Reload(Reread { problems, .. }) = happening.fact else { return true };
+            send.send(problems).is_ok() && problems < 2
+        });
+        let tell = |problems| hub.tell(Moment::now(), || Fact::Reload(Reread { ok: true, problems }));
+        (0..4).for_each(tell);
+        assert_eq!(heard.iter().collect::<Vec<_>>(), [0, 1, 2]);
+        let until = Instant::now() + Duration::from_secs(30);
+        while hub.is_on() {
+            assert!(Instant::now() < until, "nobody listens, and yet requests are followed");
+            std::thread::yield_now();
+        }
+    }
 }

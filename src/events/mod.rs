@@ -4,14 +4,14 @@
 //! Reply ── Exchange ──┐                       ┌─▶ Metrics ──▶ GET /metrics, OTLP
 //! lifecycle ── Fact ──┼─▶ Hub (a queue) ═══▶ thread ─▶ Spans ──▶ OTLP
 //! reload ──── Fact ───┘                       ├─▶ Happening ─▶ journal files
-//!                                             └─▶ Happening ─▶ Live (the console), the last 500 calls
+//!                                             └─▶ Happening ─▶ listeners (the console)
 //! ```
 //!
 //! The engine has one [`Hub`]. A request begins an [`Exchange`] there if anything is switched on, which is one load and
 //! a branch if not; the exchange ends with the answer. Servers and reloads tell the hub a [`Fact`]. Everything that
 //! costs time happens on the hub's thread: words, secrets, lines, counting, the disk.
 //!
-//! For readers: [`Hub::subscribe`] is what happens now and the last calls; [`JournalReader`] is what stands in the
+//! For readers: [`Hub::listen`] is what happens from now on; [`JournalReader`] is what stands in the
 //! files of all processes, and whatever is appended to them; [`Tally`] counts happenings of either kind.
 //!
 //! Invariant: nobody who tells the hub something waits: what does not fit into its queue is dropped and counted.
@@ -36,6 +36,6 @@ pub use self::happening::{
     AnsweredCall, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd, ServerFailure,
     ServerPath, ServerStart, Subject, Who,
 };
-pub use self::hub::{Hub, Live};
+pub use self::hub::Hub;
 pub use self::journal::{JournalLine, JournalReader};
 pub use self::tally::{Tally, TallyRow};

@@ -1,5 +1,6 @@
 //! Metrics and spans as OTLP has them in JSON (`opentelemetry-proto`, its JSON mapping).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,21 +12,26 @@ use super::metrics::{BUCKETS, Histogram, Labels, Metrics};
 use super::trace::Trail;
 use super::words::own_name;
 use crate::json::write_string;
-use crate::text::digest::hex;
+use crate::protocol::message::write_number;
+use crate::text::digest::write_hex;
+
+/// What stands before the value of an attribute.
+macro_rules! key {
+    ($name:literal) => {
+        concat!("{\"key\":\"", $name, "\",\"value\":{\"stringValue\":")
+    };
+}
 
 /// The kinds of spans: of a request that was taken, and of one that was sent.
 const SERVER: &str = "2";
 const CLIENT: &str = "3";
 
-/// A span that is ready to be sent, as JSON.
-pub(super) type SpanJson = String;
-
-/// The document that brings spans.
-pub(super) fn traces(resource: &[(String, String)], spans: &[SpanJson]) -> String {
-    let (resource, scope, spans) = (described(resource), scope(), spans.join(","));
-    format!(
-        r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":[{spans}]}}]}}]}}"#
-    )
+/// The document that brings spans: what stands before them, and behind them.
+pub(super) fn frame(resource: &[(String, String)]) -> (String, &'static str) {
+    let (resource, scope) = (described(resource), scope());
+    let head =
+        format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":["#);
+    (head, "]}]}]}")
 }
 
 /// The document that brings the two histograms, as they are at `now`, in nanoseconds since 1970.
@@ -65,147 +71,151 @@ pub(super) fn count(news: &News) -> usize {
     }
 }
 
-/// The spans that news amount to: that of a client's request, and one for each request to an upstream. None if they
-/// are not sampled.
-pub(super) fn spans(news: &News) -> Vec<SpanJson> {
+/// Writes the spans that news amount to, each with a comma behind it: that of a client's request, and one for each
+/// request to an upstream. None if they are not sampled.
+pub(super) fn write_spans(out: &mut Vec<u8>, news: &News) {
     match news {
         News::Exchange(exchange) => {
+            write_exchange(out, exchange);
             let session = &exchange.asker.who.session;
-            let errands = exchange.errands.iter().filter_map(|errand| of_errand(errand, session));
-            of_exchange(exchange).into_iter().chain(errands).collect()
+            exchange.errands.iter().for_each(|errand| write_errand(out, errand, session));
         }
         News::Errand(errand, session) => {
-            session.iter().filter_map(|session| of_errand(errand, session)).collect()
+            session.iter().for_each(|session| write_errand(out, errand, session));
         }
-        News::Fact(..) => Vec::new(),
+        News::Fact(..) => {}
     }
 }
 
-fn of_exchange(exchange: &Exchange) -> Option<SpanJson> {
-    let trail = exchange.trail.as_ref().filter(|trail| trail.sampled)?;
+fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
+    let Some(trail) = exchange.trail.as_ref().filter(|trail| trail.sampled) else { return };
     let (asked, asker) = (&exchange.asked, &exchange.asker);
-    let subject = (asked.method, asked.name.as_deref().unwrap_or_default());
-    let times = times(exchange.begun, exchange.took);
-    let attributes = [
-        ("jsonrpc.request.id", asked.id.as_deref().map(unquoted).unwrap_or_default()),
-        ("mcp.protocol.version", asker.version),
-        ("mcp.session.id", &asker.who.session),
-        ("network.transport", asker.network.as_str()),
-    ];
-    Some(span((trail, SERVER), subject, times, &attributes, exchange.error))
+    let mut span = SpanWriter { out, method: asked.method, error: exchange.error };
+    span.begin(trail, SERVER, asked.name.as_deref().unwrap_or_default(), exchange.begun, exchange.took);
+    if let Some(id) = asked.id.as_deref() {
+        // A text is shown without its quotes.
+        let id =
+            if id.starts_with('"') { serde_json::from_str(id).unwrap_or_default() } else { Cow::from(id) };
+        span.attribute(key!("jsonrpc.request.id"), &id);
+    }
+    span.attribute(key!("mcp.protocol.version"), asker.version);
+    span.attribute(key!("mcp.session.id"), &asker.who.session);
+    span.attribute(key!("network.transport"), asker.network.as_str());
+    span.end();
 }
 
-fn of_errand(errand: &Errand, session: &str) -> Option<SpanJson> {
-    let trail = errand.trail.as_ref().filter(|trail| trail.sampled)?;
+fn write_errand(out: &mut Vec<u8>, errand: &Errand, session: &str) {
+    let Some(trail) = errand.trail.as_ref().filter(|trail| trail.sampled) else { return };
     let by = errand.by.as_ref();
     let own = own_name(errand, by.map(|by| &by.secrets));
-    let id = by.and_then(|by| by.id).map(|id| id.to_string()).unwrap_or_default();
-    let times = times(errand.begun, errand.took.unwrap_or_default());
+    let mut span = SpanWriter { out, method: errand.method, error: errand.error };
+    span.begin(trail, CLIENT, &own, errand.begun, errand.took.unwrap_or_default());
+    if let Some(by) = by {
+        if let Some(id) = by.id {
+            span.plain(key!("jsonrpc.request.id"));
+            span.plain("\"");
+            write_number(span.out, id);
+            span.plain("\"}},");
+        }
+        span.attribute(key!("mcp.protocol.version"), by.version);
+        span.attribute(key!("network.transport"), by.network.as_str());
+    }
+    span.attribute(key!("mcp.session.id"), session);
+    // Toolman's namespaces have no toolbox above them.
     let (toolbox, server) = match (&*errand.server.group, &*errand.server.server) {
         (namespace, "") => ("", namespace),
         both => both,
     };
-    let attributes = [
-        ("jsonrpc.request.id", &*id),
-        ("mcp.protocol.version", by.map_or("", |by| by.version)),
-        ("mcp.session.id", session),
-        ("network.transport", by.map_or("", |by| by.network.as_str())),
-        ("mcp_workbench.toolbox", toolbox),
-        ("mcp_workbench.server", server),
-    ];
-    Some(span((trail, CLIENT), (errand.method, &own), times, &attributes, errand.error))
+    span.attribute(key!("mcp_workbench.toolbox"), toolbox);
+    span.attribute(key!("mcp_workbench.server"), server);
+    span.end();
 }
 
-/// The beginning and the end, in nanoseconds since 1970.
-fn times(begun: Moment, took: Duration) -> (u64, u64) {
-    let begun = begun.since_epoch.as_nanos() as u64;
-    (begun, begun + took.as_nanos() as u64)
-}
-
-/// A span about this method and what it names. It is written by hand, because there are two for each call.
-fn span(
-    (trail, kind): (&Trail, &str),
-    (method, named): (&str, &str),
-    (start, end): (u64, u64),
-    attributes: &[(&str, &str)],
+/// Writes a span. It is written by hand, because there are two for each call.
+struct SpanWriter<'a> {
+    out: &'a mut Vec<u8>,
+    method: &'static str,
     error: Option<ErrorType>,
-) -> SpanJson {
-    let (subject, is_in_name) = match method {
-        "tools/call" => ("gen_ai.tool.name", true),
-        "prompts/get" => ("gen_ai.prompt.name", true),
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => ("mcp.resource.uri", false),
-        _ => ("", false),
-    };
-    let named = if subject.is_empty() { "" } else { named };
-    let error_type = error.map(|error| error.to_string()).unwrap_or_default();
-    let code = if let Some(ErrorType::Code(_)) = error { &*error_type } else { "" };
-    let mut text = SpanText(Vec::with_capacity(1024));
-    for part in [
-        "{\"traceId\":\"",
-        &*hex(trail.trace.to_be_bytes()),
-        "\",\"spanId\":\"",
-        &*hex(trail.span.to_be_bytes()),
-    ] {
-        text.plain(part);
-    }
-    if trail.parent != 0 {
-        text.plain("\",\"parentSpanId\":\"");
-        text.plain(&hex(trail.parent.to_be_bytes()));
-    }
-    text.plain("\"");
-    if let Some(state) = &trail.state {
-        text.plain(",\"traceState\":");
-        text.string(state);
-    }
-    text.plain(",\"name\":");
-    match is_in_name && !named.is_empty() {
-        true => text.string(&format!("{method} {named}")),
-        false => text.string(method),
-    }
-    text.plain(&format!(
-        r#","kind":{kind},"startTimeUnixNano":"{start}","endTimeUnixNano":"{end}","attributes":["#
-    ));
-    text.attribute("mcp.method.name", method);
-    for (key, value) in [
-        (subject, named),
-        ("gen_ai.operation.name", if method == "tools/call" { "execute_tool" } else { "" }),
-        ("error.type", &error_type),
-        ("rpc.response.status_code", code),
-    ] {
-        text.attribute(key, value);
-    }
-    attributes.iter().for_each(|(key, value)| text.attribute(key, value));
-    // The comma after the last attribute.
-    text.0.pop();
-    text.plain(if error.is_some() {
-        r#"],"status":{"code":2},"flags":1}"#
-    } else {
-        r#"],"status":{},"flags":1}"#
-    });
-    String::from_utf8(text.0).expect("written from UTF-8 texts")
 }
 
-/// The text of a span, as it is written.
-struct SpanText(Vec<u8>);
-
-impl SpanText {
-    fn plain(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    fn string(&mut self, text: &str) {
-        write_string(&mut self.0, text);
+impl SpanWriter<'_> {
+    /// Writes everything up to the attributes that not all spans have. `named` is what the method is about.
+    fn begin(&mut self, trail: &Trail, kind: &str, named: &str, begun: Moment, took: Duration) {
+        let (subject, is_in_name) = match self.method {
+            "tools/call" => (key!("gen_ai.tool.name"), true),
+            "prompts/get" => (key!("gen_ai.prompt.name"), true),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                (key!("mcp.resource.uri"), false)
+            }
+            _ => ("", false),
+        };
+        self.plain("{\"traceId\":\"");
+        write_hex(self.out, &trail.trace.to_be_bytes());
+        self.plain("\",\"spanId\":\"");
+        write_hex(self.out, &trail.span.to_be_bytes());
+        if trail.parent != 0 {
+            self.plain("\",\"parentSpanId\":\"");
+            write_hex(self.out, &trail.parent.to_be_bytes());
+        }
+        if let Some(state) = &trail.state {
+            self.plain("\",\"traceState\":");
+            write_string(self.out, state);
+            self.out.pop();
+        }
+        self.plain("\",\"name\":\"");
+        self.plain(self.method);
+        if is_in_name && !named.is_empty() {
+            let quote = self.out.len();
+            write_string(self.out, named);
+            self.out[quote] = b' ';
+            self.out.pop();
+        }
+        self.plain("\",\"kind\":");
+        self.plain(kind);
+        let start = begun.since_epoch.as_nanos() as u64;
+        self.plain(",\"startTimeUnixNano\":\"");
+        write_number(self.out, start);
+        self.plain("\",\"endTimeUnixNano\":\"");
+        write_number(self.out, start + took.as_nanos() as u64);
+        self.plain("\",\"attributes\":[");
+        self.attribute(key!("mcp.method.name"), self.method);
+        if !subject.is_empty() {
+            self.attribute(subject, named);
+        }
+        if self.method == "tools/call" {
+            self.attribute(key!("gen_ai.operation.name"), "execute_tool");
+        }
+        if let Some(error) = self.error {
+            let word = error.to_string();
+            self.attribute(key!("error.type"), &word);
+            if let ErrorType::Code(_) = error {
+                self.attribute(key!("rpc.response.status_code"), &word);
+            }
+        }
     }
 
     /// Adds an attribute and a comma, unless the value is empty.
-    fn attribute(&mut self, key: &str, value: &str) {
+    fn attribute(&mut self, key: &'static str, value: &str) {
         if !value.is_empty() {
-            self.plain("{\"key\":\"");
             self.plain(key);
-            self.plain("\",\"value\":{\"stringValue\":");
-            self.string(value);
+            write_string(self.out, value);
             self.plain("}},");
         }
+    }
+
+    /// Writes the rest, and a comma.
+    fn end(self) {
+        // The comma after the last attribute.
+        self.out.pop();
+        let rest = match self.error {
+            Some(_) => r#"],"status":{"code":2},"flags":1},"#,
+            None => r#"],"status":{},"flags":1},"#,
+        };
+        self.out.extend_from_slice(rest.as_bytes());
+    }
+
+    fn plain(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -232,11 +242,6 @@ fn described(resource: &[(String, String)]) -> Value {
 
 fn scope() -> Value {
     json!({"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")})
-}
-
-/// The text of an id: that of a string without its quotes.
-fn unquoted(id: &str) -> &str {
-    id.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(id)
 }
 
 /// Attributes with texts as values. Empty ones are left out.

@@ -1,6 +1,6 @@
 //! The place of a request in a trace: W3C trace context, as `_meta` carries it (SEP-414), and who is sampled.
 
-use crate::text::digest::hex;
+use crate::text::digest::write_hex;
 
 /// The place of one request in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +23,15 @@ impl Trail {
         Self { span, parent: self.span, state: self.state.clone(), ..*self }
     }
 
-    /// The context for whoever gets the request.
-    pub fn traceparent(&self) -> String {
-        let mut context = String::with_capacity(55);
-        context.push_str("00-");
-        context.push_str(&hex(self.trace.to_be_bytes()));
-        context.push('-');
-        context.push_str(&hex(self.span.to_be_bytes()));
-        context.push_str(if self.sampled { "-01" } else { "-00" });
-        context
+    /// The `_meta` that tells whoever gets the request its context, and nothing else.
+    pub fn meta(&self) -> String {
+        let mut meta = Vec::with_capacity(73);
+        meta.extend_from_slice(b"{\"traceparent\":\"00-");
+        write_hex(&mut meta, &self.trace.to_be_bytes());
+        meta.push(b'-');
+        write_hex(&mut meta, &self.span.to_be_bytes());
+        meta.extend_from_slice(if self.sampled { b"-01\"}" } else { b"-00\"}" });
+        String::from_utf8(meta).expect("digits and dashes")
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
             sampled: false,
             state: Some("a=b".into()),
         };
-        assert_eq!(trail.traceparent(), format!("00-{trace}-0000000000000009-00"));
+        assert_eq!(trail.meta(), format!(r#"{{"traceparent":"00-{trace}-0000000000000009-00"}}"#));
         let child = trail.child(10);
         assert_eq!((child.trace, child.span, child.parent, child.sampled), (parent.trace, 10, 9, false));
         assert_eq!(child.state.as_deref(), Some("a=b"));

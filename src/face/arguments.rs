@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::catalog::nearest;
-use crate::json::Node;
+use crate::json::{Node, Sorted};
 
 /// An error for a model; each text becomes a block of its own.
 pub(super) type Blocks = Vec<String>;
@@ -11,7 +11,7 @@ pub(super) type Blocks = Vec<String>;
 /// The arguments of one of our tools, indexed by the order of the keys that the tool knows.
 pub(super) struct Arguments<'a, const N: usize> {
     keys: [&'static str; N],
-    found: [Option<Node<'a>>; N],
+    found: Sorted<'a, N>,
     twice: [bool; N],
 }
 
@@ -23,14 +23,9 @@ impl<'a, const N: usize> Arguments<'a, N> {
             Some(_) => return Err(invalid("arguments must be an object")),
             None => return Err(invalid(&format!("{} is required", keys.first().unwrap_or(&"")))),
         };
-        let mut read = Self { keys, found: [None; N], twice: [false; N] };
         let mut unknown = Vec::new();
-        for (key, node) in object.members() {
-            match keys.iter().position(|known| *known == key) {
-                Some(at) => read.twice[at] |= read.found[at].replace(node).is_some(),
-                None => unknown.push(key),
-            }
-        }
+        let (found, twice) = object.sorted_last(&keys, |key| unknown.push(key));
+        let read = Self { keys, found, twice };
         if unknown.is_empty() { Ok(read) } else { Err(read.unrecognized(&unknown)) }
     }
 
@@ -40,8 +35,8 @@ impl<'a, const N: usize> Arguments<'a, N> {
         let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
         let keys = if unknown.len() == 1 { "key" } else { "keys" };
         let mut blocks = invalid(&format!("Unrecognized {keys}: {}", quoted.join(", ")));
-        let missing = self.keys.iter().zip(&self.found).filter(|(_, found)| found.is_none());
-        let missing: Vec<&str> = missing.map(|(key, _)| *key).collect();
+        let missing = self.keys.iter().enumerate().filter(|(place, _)| !self.found.has(*place));
+        let missing: Vec<&str> = missing.map(|(_, key)| *key).collect();
         let needed = missing.first().filter(|key| self.keys.first() == Some(key)).copied();
         let mut meant: Vec<String> = Vec::new();
         for key in unknown {
@@ -61,7 +56,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
     pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.twice[at] {
             true => Err(invalid(&format!("{} appears twice", self.keys[at]))),
-            false => Ok(self.found[at]),
+            false => Ok(self.found.get(at)),
         }
     }
 

@@ -38,10 +38,14 @@ impl About {
     /// At most `most` characters.
     fn shortened(&self, most: usize) -> String {
         let text = self.whole();
-        let fits = |end: &usize| text[..*end].chars().count() + ", …".chars().count() <= most;
+        if text.len() <= most || text.chars().nth(most).is_none() {
+            return text.to_owned();
+        }
+        let room = most.checked_sub(", …".chars().count());
+        let last = room.and_then(|room| text.char_indices().nth(room)).map(|(end, _)| end);
         let ends = text.match_indices(", ").map(|(end, _)| end);
-        match (self, ends.take_while(fits).last()) {
-            (Self::Names(_), Some(end)) if text.chars().count() > most => format!("{}, …", &text[..end]),
+        match (self, last.and_then(|last| ends.take_while(|end| *end <= last).last())) {
+            (Self::Names(_), Some(end)) => format!("{}, …", &text[..end]),
             _ => shorten(text, most),
         }
     }
@@ -59,7 +63,7 @@ impl Listing<'_> {
             return whole;
         }
         let longest = self.rows.iter().map(|row| row.about.whole().chars().count()).max().unwrap_or(0);
-        let (mut low, mut high) = (SHORTEST, longest);
+        let (mut low, mut high) = (SHORTEST, longest.min(limit));
         while low < high {
             let middle = (low + high).div_ceil(2);
             if self.text(middle, self.rows.len()).len() <= limit { low = middle } else { high = middle - 1 }
@@ -95,7 +99,7 @@ impl Listing<'_> {
 
 /// At most `most` characters of a text, with an ellipsis where it was cut off.
 pub fn shorten(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+    if text.chars().nth(most).is_none() {
         return text.to_owned();
     }
     let kept: String = text.chars().take(most.saturating_sub(1)).collect();
@@ -108,6 +112,8 @@ fn cut(text: &str, limit: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use proptest::prelude::*;
 
@@ -151,6 +157,22 @@ mod tests {
         ] {
             assert_eq!(fit(limit, &rows), expected, "{limit}");
         }
+    }
+
+    #[test]
+    fn many_names_cost_no_more_each_than_few() {
+        let best = |count: usize| -> Duration {
+            let names: Vec<_> = (0..count).map(|number| format!("tool_{number}")).collect();
+            let rows = [("- a", &*names.join(", "))];
+            let round = |_| {
+                let begun = Instant::now();
+                assert!(fit(2000, &rows).ends_with(", …\nT"));
+                begun.elapsed()
+            };
+            (0..5).map(round).min().expect("there are rounds")
+        };
+        let (few, many) = (best(1000), best(16_000));
+        assert!(many <= few * 64, "{few:?} for 1,000, {many:?} for 16,000");
     }
 
     proptest! {

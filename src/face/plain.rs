@@ -14,7 +14,7 @@ use crate::catalog::{Definition, Kind, NameLimits, nearest};
 use crate::config::{ByteLimit, Common, NameRule, Toolbox};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Exposure, Target, View};
-use crate::json::quote;
+use crate::json::{escaped, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::{Refusal, code};
@@ -165,8 +165,8 @@ impl Exposure for Plain {
     fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
         // A name that stays keeps its spelling.
         match definition.key() == name {
-            true => definition.write_named(out, definition.raw_key()),
-            false => definition.write_named(out, &quote(name)),
+            true => definition.write_named(out, &[definition.raw_key()]),
+            false => definition.write_named(out, &["\"", &escaped(name), "\""]),
         }
     }
 

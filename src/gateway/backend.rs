@@ -19,6 +19,7 @@ use crate::core::process::own_use;
 use crate::core::record::Record;
 use crate::core::route::{Route, Sink};
 use crate::core::session::ClientSession;
+use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::events::metrics::{Exposition, Gauges};
 use crate::json::{Node, Scanner};
@@ -190,7 +191,7 @@ impl Gateway {
         let Some(headers) = session.mirrored.get() else { return Ok(()) };
         let face = self.face(session);
         let target = session.workspace.read(|view| view.find_tool(&*face, name));
-        let Some(target) = target else { return Ok(()) };
+        let Some(target) = target.filter(Target::mirrors) else { return Ok(()) };
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
         mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
@@ -215,6 +216,9 @@ impl Backend for Arc<Gateway> {
         let face = self.faces.place_of(&caller.part()).unwrap_or(0);
         let workspace = self.workspace(face, &caller.principal(), None);
         workspace.owner.note_session(id);
+        if self.shared.get().is_some() {
+            workspace.results.is_shared_as(&format!("session {id}"));
+        }
         let session = ClientSession::new(workspace, Route::Stream(unrelated));
         self.http_clients.add(&session);
         session
@@ -249,6 +253,13 @@ impl Backend for Arc<Gateway> {
             reopen(self, &session.workspace, &record).await;
             restore(self, session, &record).await;
         })
+    }
+
+    fn forget<'a>(
+        &'a self,
+        session: &'a Arc<ClientSession>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(session.workspace.results.forget_elsewhere())
     }
 
     fn fail(&self, session: &Arc<ClientSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {

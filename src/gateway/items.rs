@@ -62,7 +62,7 @@ fn subscribe(
         };
         if is_new {
             gateway.engine.watch(upstream, &what, more);
-            session.record();
+            reply.record();
         }
         return reply.result("{}");
     }
@@ -73,7 +73,7 @@ fn subscribe(
         // upstream must be told again.
         if session.subscriptions.remove(uri) {
             upstream.count_watcher(&what, false);
-            session.record();
+            reply.record();
         }
         return match upstream.is_watched(&what) {
             true => reply.result("{}"),
@@ -83,7 +83,7 @@ fn subscribe(
     if upstream.connection().is_some() && upstream.is_watched(&what) {
         if session.subscriptions.add(uri, upstream, &own_uri) {
             upstream.count_watcher(&what, true);
-            session.record();
+            reply.record();
         }
         return reply.result("{}");
     }
@@ -93,7 +93,7 @@ fn subscribe(
             && session.subscriptions.add(&exposed, &owner, &own_uri)
         {
             owner.count_watcher(&what, true);
-            session.record();
+            reply.record();
         }
         relay(answer, reply);
     };

@@ -340,7 +340,7 @@ impl Gateway {
         if self.startup.has_lists() && self.faces.opens_first(&session.workspace).is_none() {
             session.begin();
         }
-        session.record();
+        reply.record();
         let info = our_info(self.face(reply.session()).name());
         reply.result(&format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}{instructions}}}",
@@ -365,8 +365,8 @@ impl Gateway {
 
     fn call_tool(self: &Arc<Self>, params: Node<'_>, remembered: Option<&Remembered>, mut reply: Reply) {
         let members = params.sorted(&["name", "arguments"], |key| match key {
-            "name" => Some(0),
-            "arguments" => Some(1),
+            b"name" => Some(0),
+            b"arguments" => Some(1),
             _ => None,
         });
         let Ok(members) = members else { return self.faces.refuse(reply, code::INVALID_PARAMS, TWICE) };
@@ -434,7 +434,7 @@ impl Gateway {
             return reply.error(code::INVALID_PARAMS, &message, None);
         }
         observed::at_once_for(&reply, || self.engine.set_log_level(reply.session(), params));
-        reply.session().record();
+        reply.record();
         reply.result("{}");
     }
 

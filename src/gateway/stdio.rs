@@ -158,7 +158,7 @@ impl StdioClient {
     async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
         let limit = self.gateway.engine.in_force.limit();
         let mut lines = Lines::new(limit.load(Ordering::Relaxed));
-        let mut scanner = Scanner::default();
+        let mut scanner = Scanner::of_stream();
         let mut number = 0;
         let mut route = || {
             number += 1;

@@ -113,7 +113,7 @@ impl Gateway {
             let told = session.told_of_tools();
             let opening = gateway.open_everywhere(&session.workspace, &group, &then);
             let failed = observed::on_behalf_of(reply.behalf(), opening).await;
-            session.record();
+            reply.record();
             if !reply.is_wanted() {
                 return;
             }
@@ -208,12 +208,14 @@ impl Gateway {
             up.map(|entry| entry.exposed.of(Kind::Tool).items().len()).sum()
         });
         let servers = self.engine.close(workspace, group);
-        if let Some(shared) = shared::view_of(self, workspace) {
-            let (gateway, change) = (self.clone(), ViewChange::Close(group.to_owned()));
-            tokio::spawn(async move { shared.announce_and_look(&gateway, change).await });
-        }
-        reply.session().record();
-        reply.result(&face.closed(group, tools, servers));
+        reply.record();
+        let answer = face.closed(group, tools, servers);
+        let Some(shared) = shared::view_of(self, workspace) else { return reply.result(&answer) };
+        let (gateway, change) = (self.clone(), ViewChange::Close(group.to_owned()));
+        tokio::spawn(async move {
+            shared.announce_and_look(&gateway, change).await;
+            reply.result(&answer);
+        });
     }
 
     /// Switches things on and off, tells the client which lists changed, and remembers the switches.
@@ -223,7 +225,7 @@ impl Gateway {
             view.switch(&change.on, &change.off);
             face.switched(view, &self.viewer(&reply, params), &change)
         });
-        reply.session().record();
+        reply.record();
         workspace.tell();
         let shared = shared::view_of(self, &workspace).map(|shared| (self.clone(), shared, change.clone()));
         let answer = async move {

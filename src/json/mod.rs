@@ -138,6 +138,12 @@ impl<'a> Node<'a> {
         &self.doc.text[self.span.start as usize..self.span.end as usize]
     }
 
+    /// Whether the value was written like this.
+    #[inline(always)]
+    pub fn is(self, raw: &[u8]) -> bool {
+        self.doc.text.as_bytes().get(self.span.range()) == Some(raw)
+    }
+
     /// Whether the value is an object.
     pub fn is_object(self) -> bool {
         self.begins_with(b'{')
@@ -172,16 +178,16 @@ impl<'a> Node<'a> {
     /// Like [`Node::unique`], for several keys in one pass.
     #[inline]
     pub fn all_unique<const N: usize>(self, keys: [&str; N]) -> Result<Sorted<'a, N>, Duplicate> {
-        self.sorted(&keys, |own| keys.iter().position(|key| *key == own))
+        self.sorted(&keys, |own| keys.iter().position(|key| key.as_bytes() == own))
     }
 
-    /// Like [`Node::all_unique`]. `place` finds the place of a key; a `match` of literals is much faster than a
-    /// comparison with each of the keys.
+    /// Like [`Node::all_unique`]. `place` finds the place of a key, as it is written; a `match` of literals is much faster
+    /// than a comparison with each of the keys.
     #[inline(always)]
     pub fn sorted<const N: usize>(
         self,
         keys: &[&str; N],
-        place: impl Fn(&str) -> Option<usize>,
+        place: impl Fn(&[u8]) -> Option<usize>,
     ) -> Result<Sorted<'a, N>, Duplicate> {
         let mut sorted = Sorted { of: self, places: [NOWHERE; N] };
         for (at, member) in self.inside() {
@@ -198,6 +204,23 @@ impl<'a> Node<'a> {
             sorted.places[place] = found;
         }
         Ok(sorted)
+    }
+
+    /// The last value of each of these keys, and whether there is another before it. `other` gets all other keys.
+    #[inline]
+    pub fn sorted_last<const N: usize>(
+        self,
+        keys: &[&str; N],
+        mut other: impl FnMut(Cow<'a, str>),
+    ) -> (Sorted<'a, N>, [bool; N]) {
+        let (mut sorted, mut twice) = (Sorted { of: self, places: [NOWHERE; N] }, [false; N]);
+        for (at, member) in self.inside() {
+            match keys.iter().position(|key| member.is(self.doc.text, key)) {
+                Some(place) => twice[place] |= std::mem::replace(&mut sorted.places[place], at) != NOWHERE,
+                None => other(member.decoded(self.doc.text)),
+            }
+        }
+        (sorted, twice)
     }
 
     /// The place of a key that has escapes or differs from all, and the index that stands for the member.
@@ -220,11 +243,26 @@ impl<'a> Node<'a> {
         Some(self.node(at))
     }
 
+    /// Whether the object has a member with one of these keys.
+    #[inline]
+    pub fn has_any(self, keys: &[&str]) -> bool {
+        self.inside().any(|(_, member)| keys.iter().any(|key| member.is(self.doc.text, key)))
+    }
+
+    /// Whether the object has a member with none of these keys.
+    pub fn has_other(self, keys: &[&str]) -> bool {
+        self.inside().any(|(_, member)| !keys.iter().any(|key| member.is(self.doc.text, key)))
+    }
+
     /// The decoded text of a string; `None` for other values and for strings that are not Unicode text (lone
     /// surrogates).
     pub fn as_str(self) -> Option<Cow<'a, str>> {
-        let raw = self.raw();
-        if self.plain { Some(Cow::Borrowed(&raw[1..raw.len() - 1])) } else { decode(raw) }
+        match self.plain {
+            true => {
+                Some(Cow::Borrowed(&self.doc.text[self.span.start as usize + 1..self.span.end as usize - 1]))
+            }
+            false => decode(self.raw()),
+        }
     }
 
     /// Writes the object with some members set, replaced or removed and all others unchanged.
@@ -344,16 +382,28 @@ impl<'a, const N: usize> Sorted<'a, N> {
 }
 
 impl Member {
-    /// The text between the quotes of the key.
+    /// The same member in a text that has it so many bytes further on, and so many members later. Both may wrap, to go
+    /// back.
     #[inline(always)]
-    fn written(self, text: &str) -> &str {
-        &text[self.key.start as usize + 1..self.key.end as usize - 1]
+    fn moved(self, bytes: u32, members: u32) -> Self {
+        Self {
+            key: self.key.moved(bytes),
+            value: self.value.moved(bytes),
+            next: self.next.wrapping_add(members),
+            ..self
+        }
+    }
+
+    /// What stands between the quotes of the key.
+    #[inline(always)]
+    fn written(self, text: &str) -> &[u8] {
+        &text.as_bytes()[self.key.start as usize + 1..self.key.end as usize - 1]
     }
 
     fn decoded(self, text: &str) -> Cow<'_, str> {
         match self.escaped_key {
             true => decode_lossy(&text[self.key.range()]),
-            false => Cow::Borrowed(self.written(text)),
+            false => Cow::Borrowed(&text[self.key.start as usize + 1..self.key.end as usize - 1]),
         }
     }
 
@@ -367,10 +417,7 @@ impl Member {
     fn is(&self, text: &str, key: &str) -> bool {
         self.may_be(key)
             && match self.escaped_key {
-                false => {
-                    text.as_bytes().get(self.key.start as usize + 1..self.key.end as usize - 1)
-                        == Some(key.as_bytes())
-                }
+                false => self.written(text) == key.as_bytes(),
                 true => self.decoded(text) == key,
             }
     }
@@ -379,6 +426,10 @@ impl Member {
 impl Span {
     fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
+    }
+
+    fn moved(self, bytes: u32) -> Self {
+        Self { start: self.start.wrapping_add(bytes), end: self.end.wrapping_add(bytes) }
     }
 
     fn range(self) -> Range<usize> {
@@ -391,6 +442,17 @@ pub fn quote(text: &str) -> String {
     match token::is_plain(text) {
         true => ["\"", text, "\""].concat(),
         false => serde_json::to_string(text).expect("a string is always JSON"),
+    }
+}
+
+/// The text as it stands between the quotes of a JSON string literal.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    match token::is_plain(text) {
+        true => text.into(),
+        false => {
+            let literal = quote(text);
+            literal[1..literal.len() - 1].to_owned().into()
+        }
     }
 }
 

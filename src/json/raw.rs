@@ -4,13 +4,13 @@
 //!
 //! Invariant: the text is valid JSON, so whoever holds a [`Raw`] never scans it again and handles no error.
 
-use super::{Doc, Invalid, Member, Node, Scanner, Span};
+use super::{Doc, Invalid, Node, Scanner};
 
 /// One JSON value that owns its text.
 #[derive(Clone)]
 pub struct Raw {
-    text: Box<str>,
-    found: Scanner,
+    pub(super) text: Box<str>,
+    pub(super) found: Scanner,
 }
 
 impl Raw {
@@ -36,20 +36,11 @@ impl From<Node<'_>> for Raw {
     /// Copies the value without the surrounding text. Its index is copied as well, so nothing is scanned
     /// again.
     fn from(node: Node<'_>) -> Self {
-        let start = node.span.start;
-        let moved = |span: Span| Span { start: span.start - start, end: span.end - start };
+        let (back, before) = (node.span.start.wrapping_neg(), node.inside.wrapping_neg());
         let inside = &node.doc.found.members[node.inside as usize..node.behind as usize];
         let mut found = Scanner::new();
-        found.members = inside
-            .iter()
-            .map(|member| Member {
-                key: moved(member.key),
-                value: moved(member.value),
-                next: member.next - node.inside,
-                ..*member
-            })
-            .collect();
-        found.root = moved(node.span);
+        found.members = inside.iter().map(|member| member.moved(back, before)).collect();
+        found.root = node.span.moved(back);
         found.broken_lines = node.doc.has_line_breaks();
         Self { text: node.raw().into(), found }
     }

@@ -1,7 +1,7 @@
 //! The pass over a text: it validates the JSON and finds the outer members.
 
 use super::token::{literal, number, string};
-use super::{Doc, INDEXED, Invalid, Member, Node, Span};
+use super::{Doc, INDEXED, Invalid, Member, Node, Raw, Span};
 
 /// Validates texts, and reuses its memory from one text to the next.
 #[derive(Clone, Default)]
@@ -12,10 +12,20 @@ pub struct Scanner {
     pub(super) deepest: usize,
     pub(super) root: Span,
     pub(super) broken_lines: bool,
+    /// The `_meta` of an earlier message, which may come again.
+    known_meta: Option<Box<Raw>>,
+    /// How many more times a `_meta` is kept.
+    metas_to_keep: u8,
 }
 
 /// The number of members whose memory is kept between two texts.
 const KEPT_MEMBERS: usize = 1024;
+/// The depth of the object with a message's `_meta`: its parameters or its result.
+const AROUND_META: usize = 2;
+/// The longest `_meta` that is kept.
+const LONGEST_META: usize = 2048;
+/// How many are kept one after the other. Some senders have something new in each, such as a progress token.
+const METAS_TO_KEEP: u8 = 16;
 
 impl Scanner {
     /// A scanner that has validated nothing yet.
@@ -26,7 +36,14 @@ impl Scanner {
             deepest: 0,
             root: Span { start: 0, end: 0 },
             broken_lines: false,
+            known_meta: None,
+            metas_to_keep: 0,
         }
+    }
+
+    /// A scanner for the messages of one sender, who mostly sends the same `_meta` with each.
+    pub fn of_stream() -> Self {
+        Self { metas_to_keep: METAS_TO_KEEP, ..Self::new() }
     }
 
     /// Validates `text` as one JSON value and indexes its outer members.
@@ -84,6 +101,12 @@ impl Scanner {
         }
     }
 
+    /// The `_meta` that is kept.
+    #[cfg(test)]
+    pub(super) fn known_text(&self) -> Option<&str> {
+        self.known_meta.as_ref().map(|known| &*known.text)
+    }
+
     /// Forgets the last text and finds where the next value begins.
     fn begin(&mut self, text: &[u8]) -> usize {
         self.members.clear();
@@ -139,7 +162,11 @@ impl Scanner {
             } else {
                 self.members.push(member);
                 let end = match first {
+                    b'{' if depth == AROUND_META && text[key.range()] == *b"\"_meta\"" => {
+                        self.meta(text, value)?
+                    }
                     b'{' if depth < INDEXED => self.object(text, value, depth + 1)?,
+                    b'0'..=b'9' => number(text, value)?,
                     _ => self.skip(text, value, depth)?,
                 };
                 let behind = self.members.len() as u32;
@@ -156,6 +183,38 @@ impl Scanner {
         }
     }
 
+    /// The end of the `_meta` that begins at `at`. One that is known byte for byte is valid, and its members lie as they did:
+    /// an object shows where it ends, so nothing that follows can belong to it.
+    #[inline(never)]
+    fn meta(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
+        let first = self.members.len();
+        if let Some(known) = &self.known_meta
+            && text[at..].starts_with(known.text.as_bytes())
+        {
+            let members = known.found.members.iter();
+            self.members.extend(members.map(|member| member.moved(at as u32, first as u32)));
+            self.deepest = self.deepest.max(AROUND_META + known.found.deepest);
+            return Ok(at + known.text.len());
+        }
+        let around = std::mem::take(&mut self.deepest);
+        let end = self.object(text, at, AROUND_META + 1)?;
+        let deepest = self.deepest - AROUND_META;
+        self.deepest = self.deepest.max(around);
+        if self.metas_to_keep > 0
+            && end - at <= LONGEST_META
+            && !self.broken_lines
+            && let Ok(text) = std::str::from_utf8(&text[at..end])
+        {
+            self.metas_to_keep -= 1;
+            let by = ((at as u32).wrapping_neg(), (first as u32).wrapping_neg());
+            let members = self.members[first..].iter().map(|member| member.moved(by.0, by.1)).collect();
+            let root = Span::new(0, text.len());
+            let found = Self { members, deepest, root, ..Self::new() };
+            self.known_meta = Some(Box::new(Raw { text: text.into(), found }));
+        }
+        Ok(end)
+    }
+
     /// The place of the key that begins at `at`, whether it has escapes, and the place and first byte of its value.
     #[inline(always)]
     fn key(&mut self, text: &[u8], at: usize, byte: u8) -> Result<(Span, bool, usize, u8), Invalid> {
@@ -163,12 +222,16 @@ impl Scanner {
             return Err(Invalid { offset: at });
         }
         let (end, escaped) = string(text, at)?;
-        let (colon, byte) = self.next(text, end);
-        if byte != b':' {
-            return Err(Invalid { offset: colon });
-        }
+        let colon = if text.get(end) == Some(&b':') { end } else { self.colon(text, end)? };
         let (value, first) = self.next(text, colon + 1);
         Ok((Span::new(at, end), escaped, value, first))
+    }
+
+    /// The place of the colon after a key that ends at `at`.
+    #[cold]
+    fn colon(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
+        let (at, byte) = self.next(text, at);
+        if byte == b':' { Ok(at) } else { Err(Invalid { offset: at }) }
     }
 
     /// The end of the value that begins at `at`, whose members, if it has any, are not indexed. `depth` values are open

@@ -177,3 +177,69 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_known_of_a_meta_changes_nothing() {
+    /// The whole index, or the place of the error.
+    fn index(scanner: &mut Scanner, text: &str) -> String {
+        match scanner.scan_str(text) {
+            Err(Invalid { offset }) => format!("invalid at {offset}"),
+            Ok(doc) => {
+                let member = |member: &Member| {
+                    let (key, value) = (member.key.range(), member.value.range());
+                    let flags = (member.escaped_key, member.plain_value);
+                    format!("{key:?} {value:?} {} {flags:?}", member.next)
+                };
+                let members: Vec<_> = doc.found.members.iter().map(member).collect();
+                format!("{members:?} {} {}", doc.deepest(), doc.has_line_breaks())
+            }
+        }
+    }
+    let metas = [
+        r#"{"a":1}"#,
+        r#"{"a":{"b":{"c":[[[1]]]}},"d":"e"}"#,
+        r#"{"a":"\n","\u0061":2}"#,
+        "{\"a\":\n1}",
+        r#"{"a":1"#,
+        r#"{}"#,
+        "7",
+    ];
+    let around = [
+        |meta: &str| format!(r#"{{"params":{{"_meta":{meta}}}}}"#),
+        |meta: &str| {
+            format!(r#"{{"id":1,"params":{{"name":"t","_meta":{meta},"_meta":{meta},"x":1}},"y":{{}}}}"#)
+        },
+        |meta: &str| format!("{{\n\"params\":{{\"_meta\":{meta}}}}}"),
+        |meta: &str| format!(r#"{{"params":{{"_meta":{meta}x}}}}"#),
+        |meta: &str| format!(r#"{{"_meta":{meta},"params":{{"x":{{"_meta":{meta}}}}}}}"#),
+    ];
+    let texts: Vec<_> = metas.iter().flat_map(|meta| around.map(|around| around(meta))).collect();
+    for first in &texts {
+        for second in &texts {
+            let mut scanner = Scanner::of_stream();
+            for text in [first, second, first, second] {
+                assert_eq!(
+                    index(&mut scanner, text),
+                    index(&mut Scanner::default(), text),
+                    "{first} {second}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_meta_is_kept_until_too_many_differ() {
+    let mut scanner = Scanner::of_stream();
+    let text = |number: usize| format!(r#"{{"params":{{"_meta":{{"progressToken":{number}}}}}}}"#);
+    let mut kept = |number: usize| {
+        scanner.scan_str(&text(number)).expect("JSON");
+        scanner.known_text() == Some(&format!("{{\"progressToken\":{number}}}"))
+    };
+    assert!((0..16).all(&mut kept));
+    assert!(!kept(16));
+    let long = format!(r#"{{"params":{{"_meta":{{"a":"{}"}}}}}}"#, "x".repeat(3000));
+    let mut scanner = Scanner::of_stream();
+    scanner.scan_str(&long).expect("JSON");
+    assert_eq!(scanner.known_text(), None);
+}

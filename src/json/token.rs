@@ -37,7 +37,7 @@ const SHORT: usize = 128;
 #[inline(always)]
 pub(super) fn plain(text: &[u8], at: usize) -> usize {
     // Most keys end within the first word.
-    match text.get(at..).and_then(<[u8]>::first_chunk).map(|word| special(*word)) {
+    match text[at..].first_chunk().map(|word| special(*word)) {
         Some(0) => beyond(text, at + 8),
         Some(found) => at + found.trailing_zeros() as usize / 8,
         None => far(text, at),
@@ -48,7 +48,7 @@ pub(super) fn plain(text: &[u8], at: usize) -> usize {
 fn beyond(text: &[u8], mut at: usize) -> usize {
     let near = at + SHORT;
     while at < near
-        && let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk)
+        && let Some(chunk) = text[at..].first_chunk()
     {
         match specials(chunk) {
             0 => at += chunk.len(),
@@ -72,7 +72,7 @@ fn specials(chunk: &[u8; 16]) -> u128 {
     let mut found = [0; 16];
     // In this form the compiler makes one vector operation of each comparison.
     for (found, byte) in found.iter_mut().zip(chunk) {
-        *found = if (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20) { u8::MAX } else { 0 };
+        *found = if (*byte ^ 0x02 < 0x21) | (*byte == b'\\') { u8::MAX } else { 0 };
     }
     u128::from_le_bytes(found)
 }
@@ -97,7 +97,8 @@ fn special(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     // Sets the high bit of each byte that is below `limit` once `flipped`, and perhaps of bytes after it.
     let below = |flipped: u8, limit: u64| (word ^ (ONES * u64::from(flipped))).wrapping_sub(ONES * limit);
-    (below(b'"', 1) | below(b'\\', 1) | below(0, 0x20)) & !word & (ONES << 7)
+    // With this bit flipped, a quote is the byte after the control characters.
+    (below(0x02, 0x21) | below(b'\\', 1)) & !word & (ONES << 7)
 }
 
 /// The end of the escape sequence whose backslash is at `at`.

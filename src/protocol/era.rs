@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use std::borrow::Cow;
 
-use crate::json::{Node, Raw, Scanner, quote};
+use crate::json::{Node, Raw, Scanner, Sorted, quote};
 use crate::protocol::message::{Refusal, code};
 
 /// A protocol version. Versions are ordered by date.
@@ -119,9 +119,13 @@ pub fn unsupported(requested: &str, is_modern: bool) -> Refusal {
 #[derive(Clone, Copy)]
 pub struct ModernMeta<'a> {
     whole: Node<'a>,
-    version: Option<Node<'a>>,
-    capabilities: Option<Node<'a>>,
+    /// The version and the capabilities.
+    members: Sorted<'a, 2>,
 }
+
+/// The places of the members that make a request modern.
+const VERSION: usize = 0;
+const CAPABILITIES: usize = 1;
 
 impl<'a> ModernMeta<'a> {
     /// The one rule for the era of a request: it is modern if its `_meta` names a version or capabilities.
@@ -130,11 +134,10 @@ impl<'a> ModernMeta<'a> {
         let Some(params) = params else { return Ok(None) };
         let whole = params.unique("_meta").map_err(|_| Refusal::twice("params"))?;
         let Some(whole) = whole.filter(|whole| whole.is_object()) else { return Ok(None) };
-        let both = whole.all_unique([meta::VERSION, meta::CAPABILITIES]);
-        let both = both.map_err(|_| Refusal::twice("_meta"))?;
-        let (version, capabilities) = (both.get(0), both.get(1));
-        let is_modern = version.is_some() || capabilities.is_some();
-        Ok(is_modern.then_some(Self { whole, version, capabilities }))
+        let members = whole.all_unique([meta::VERSION, meta::CAPABILITIES]);
+        let members = members.map_err(|_| Refusal::twice("_meta"))?;
+        let is_modern = members.has(VERSION) || members.has(CAPABILITIES);
+        Ok(is_modern.then_some(Self { whole, members }))
     }
 
     /// The refusal of a request whose `_meta` lacks this required key or has a value of the wrong type.
@@ -144,13 +147,22 @@ impl<'a> ModernMeta<'a> {
 
     /// The version that the request names, whether or not we speak it.
     pub fn version(&self) -> Result<Cow<'a, str>, Refusal> {
-        self.version.and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+        self.members.get(VERSION).and_then(Node::as_str).ok_or_else(|| Self::lacks(meta::VERSION))
+    }
+
+    /// The whole object, as it was written.
+    pub fn raw(&self) -> &'a str {
+        self.whole.raw()
     }
 
     /// `clientInfo.name`; empty if it is missing
     pub fn client_name(&self) -> Cow<'a, str> {
-        let info = self.whole.get(meta::CLIENT_INFO);
-        info.and_then(|info| info.get("name")).and_then(Node::as_str).unwrap_or_default()
+        client_info(self.whole, "name")
+    }
+
+    /// `clientInfo.version`; empty if it is missing
+    pub fn client_version(&self) -> Cow<'a, str> {
+        client_info(self.whole, "version")
     }
 
     /// The client's capabilities and the lowest severity of log messages that it wants, if we speak the
@@ -160,7 +172,7 @@ impl<'a> ModernMeta<'a> {
         if version != Version::MODERN.as_str() {
             return Err(unsupported(&version, true));
         }
-        let capabilities = self.capabilities.filter(|node| node.is_object());
+        let capabilities = self.members.get(CAPABILITIES).filter(|node| node.is_object());
         let capabilities = capabilities.ok_or_else(|| Self::lacks(meta::CAPABILITIES))?;
         let Some(level) = self.whole.get(meta::LOG_LEVEL) else { return Ok((capabilities, None)) };
         let known = level.as_str().and_then(|level| LOG_LEVELS.iter().position(|known| *known == level));
@@ -232,17 +244,12 @@ fn without_tasks(capabilities: &str) -> String {
 
 /// `clientInfo.name` of a modern client, from the parameters of any of its requests; empty if it is missing
 pub fn modern_name(params: Node<'_>) -> Cow<'_, str> {
-    modern_info(params, "name")
+    params.get("_meta").map_or_else(Cow::default, |meta| client_info(meta, "name"))
 }
 
-/// `clientInfo.version` of a modern client, likewise
-pub fn modern_client_version(params: Node<'_>) -> Cow<'_, str> {
-    modern_info(params, "version")
-}
-
-fn modern_info<'a>(params: Node<'a>, key: &str) -> Cow<'a, str> {
-    let own = params.get("_meta").and_then(|own| own.get(meta::CLIENT_INFO));
-    own.and_then(|info| info.get(key)).and_then(Node::as_str).unwrap_or_default()
+fn client_info<'a>(meta: Node<'a>, key: &str) -> Cow<'a, str> {
+    let info = meta.get(meta::CLIENT_INFO);
+    info.and_then(|info| info.get(key)).and_then(Node::as_str).unwrap_or_default()
 }
 
 /// What an upstream said about itself in its answer to `initialize` or `server/discover`.

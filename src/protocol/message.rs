@@ -113,7 +113,7 @@ impl Id {
     }
 
     fn read(raw: &str) -> Self {
-        raw.parse().map_or_else(|_| Self::Text(raw.into()), Self::Number)
+        whole_number(raw).map_or_else(|| Self::Text(raw.into()), Self::Number)
     }
 
     /// Appends the id as JSON.
@@ -122,6 +122,18 @@ impl Id {
             Self::Number(number) => write_number(out, *number),
             Self::Text(text) => out.extend_from_slice(text.as_bytes()),
         }
+    }
+}
+
+/// The number that a text of digits spells, if it is not too large.
+fn whole_number(raw: &str) -> Option<u64> {
+    // So many digits are never too large.
+    const FEW: usize = 19;
+    match raw.len() {
+        1..=FEW => raw
+            .bytes()
+            .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + u64::from(byte - b'0'))),
+        _ => raw.parse().ok(),
     }
 }
 
@@ -210,7 +222,7 @@ impl AnswerTo {
 
 /// The number of our request in any of the spellings that servers use: `7`, `"7"`, `7.0`.
 pub fn own_id(raw: &str) -> Option<u64> {
-    if let Ok(number) = raw.parse() {
+    if let Some(number) = whole_number(raw) {
         return Some(number);
     }
     if !raw.starts_with('"') {
@@ -291,12 +303,12 @@ mod place {
 #[inline(always)]
 fn sorted(envelope: Node<'_>) -> Result<Sorted<'_, 6>, Duplicate> {
     envelope.sorted(&MEMBERS, |key| match key {
-        "jsonrpc" => Some(place::VERSION),
-        "id" => Some(place::ID),
-        "method" => Some(place::METHOD),
-        "params" => Some(place::PARAMS),
-        "result" => Some(place::RESULT),
-        "error" => Some(place::ERROR),
+        b"jsonrpc" => Some(place::VERSION),
+        b"id" => Some(place::ID),
+        b"method" => Some(place::METHOD),
+        b"params" => Some(place::PARAMS),
+        b"result" => Some(place::RESULT),
+        b"error" => Some(place::ERROR),
         _ => None,
     })
 }
@@ -392,7 +404,7 @@ pub fn batch_parts(array: Node<'_>) -> Vec<Raw> {
 
 #[inline]
 fn says_version(version: Option<Node<'_>>) -> bool {
-    version.is_some_and(|version| version.raw() == "\"2.0\"")
+    version.is_some_and(|version| version.is(b"\"2.0\""))
 }
 
 /// Text from a server that is not a message.
@@ -688,6 +700,15 @@ mod tests {
         assert_ne!(key("50.5"), key("50"));
         assert_ne!(key("5e1"), key("-5e1"));
         assert_ne!(key("1e999999999"), key("1e999999998"));
+    }
+
+    #[test]
+    fn whole_numbers_are_read_as_the_library_reads_them() {
+        for raw in ["", "0", "7", "-1", "1.5", "1e3", "\"7\"", "9999999999999999999", "18446744073709551615"]
+        {
+            assert_eq!(whole_number(raw), raw.parse().ok(), "{raw}");
+        }
+        assert_eq!(whole_number("18446744073709551616"), None);
     }
 
     /// Raw JSON that might be any payload.

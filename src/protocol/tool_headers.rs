@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use parking_lot::RwLock;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -55,10 +57,16 @@ pub fn values(headers: &[ToolHeader], arguments: &str) -> Vec<(String, String)> 
     headers.iter().filter_map(|header| Some((header.suffix.clone(), value(header)?))).collect()
 }
 
+/// Whether JSON may mark a parameter: it has the key, or an escape that may be a character of it.
+pub fn may_mark(text: &str) -> bool {
+    static SIGNS: LazyLock<[Finder<'_>; 2]> = LazyLock::new(|| ["x-mcp-header", "\\u"].map(Finder::new));
+    SIGNS.iter().any(|sign| sign.find(text.as_bytes()).is_some())
+}
+
 /// Reads the `x-mcp-header` marks in a tool's raw input schema. The error names the rule that a mark breaks;
 /// such a tool must not be offered.
 pub fn read_schema(schema: &str) -> Result<Vec<ToolHeader>, String> {
-    if !schema.contains("x-mcp-header") && !schema.contains('\\') {
+    if !may_mark(schema) {
         return Ok(Vec::new());
     }
     let schema: Value =
@@ -196,6 +204,7 @@ mod tests {
             r#"{"properties":{"o":{"properties":{"n":{"type":["integer","null"],"x-mcp-header":"N"}}}}}"#,
             "N=o/n",
         );
+        check(r#"{"properties":{"r":{"type":"string","x-mcp\u002dheader":"Region"}}}"#, "Region=r");
         check(r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#, "");
         check(r#"{"properties":{"a":{"default":{"x-mcp-header":"A"}}}}"#, "");
         check(

@@ -19,6 +19,8 @@ const WAIT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct InProcess {
     state: Mutex<State>,
+    /// Lets tests hold up writes.
+    pub gate: tokio::sync::RwLock<()>,
 }
 
 #[derive(Default)]
@@ -27,6 +29,8 @@ struct State {
     entries: HashMap<String, Living<StoreEntry>>,
     logs: HashMap<String, Living<BTreeMap<u64, Vec<u8>>>>,
     mail: HashMap<String, (VecDeque<Vec<u8>>, Arc<Notify>)>,
+    /// What was taken out of mailboxes.
+    returned: HashMap<String, Vec<Vec<u8>>>,
 }
 
 /// Something that is there until a time.
@@ -108,13 +112,16 @@ impl Store for InProcess {
     }
 
     fn write<'a>(&'a self, key: &'a str, epoch: u64, value: &'a [u8], life: Duration) -> Pending<'a, bool> {
-        let mut state = self.state.lock();
-        let Some(found) = state.entry(key).filter(|found| found.it.epoch == epoch) else {
-            return at_once(false);
-        };
-        found.it.value = value.to_vec();
-        found.until = end_of(life);
-        at_once(true)
+        Box::pin(async move {
+            let _open = self.gate.read().await;
+            let mut state = self.state.lock();
+            let Some(found) = state.entry(key).filter(|found| found.it.epoch == epoch) else {
+                return Ok(false);
+            };
+            found.it.value = value.to_vec();
+            found.until = end_of(life);
+            Ok(true)
+        })
     }
 
     fn epochs<'a>(&'a self, keys: &'a [String]) -> Pending<'a, Vec<u64>> {
@@ -193,6 +200,10 @@ impl Store for InProcess {
     }
 
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
-        at_once(self.state.lock().mail.remove(of).map(|(letters, _)| letters.into()).unwrap_or_default())
+        let mut state = self.state.lock();
+        let taken = state.mail.remove(of).map(|(letters, _)| letters).unwrap_or_default();
+        let returned = state.returned.entry(of.to_owned()).or_default();
+        returned.extend(taken);
+        at_once(returned.clone())
     }
 }

@@ -12,8 +12,8 @@ use super::store::Roll;
 
 /// How often a replica tells that it lives.
 pub const BEAT: Duration = Duration::from_millis(200);
-/// The silence after which it is gone. With the time until somebody looks, and until letters have come back that it did
-/// not receive, a request that it had fails within three seconds of its death.
+/// The silence after which it is gone. With the time until somebody looks, a request that it had fails within three
+/// seconds of its death.
 pub const GONE: Duration = Duration::from_millis(2500);
 
 /// The other replicas, as far as one of them knows.

@@ -45,7 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::members::{BEAT, Fellows};
+use self::members::{BEAT, Fellows, GONE};
 use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
 use self::seal::StoreSeal;
 use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
@@ -56,8 +56,10 @@ use crate::text::digest::{Digest, hex};
 const LEASE: Duration = Duration::from_millis(2200);
 /// How long letters live that nobody receives.
 const LETTER_LIFE: Duration = Duration::from_secs(60);
-/// How long bounced letters may take to come back, after it is known that their receiver is gone.
-const BOUNCE: Duration = Duration::from_millis(150);
+// A request at a replica that dies fails within three seconds: somebody's beat notices it, and there is some time left to
+// find the next home.
+const _: () = assert!(GONE.as_millis() + BEAT.as_millis() <= 2800);
+const _: () = assert!(LEASE.as_millis() < GONE.as_millis());
 /// How long those who wait for another replica go on waiting while the store is away.
 const LONGEST_AWAY: Duration = Duration::from_secs(5);
 /// How often the key that the replicas agreed on is kept from expiring.
@@ -85,6 +87,7 @@ pub struct Replicas {
     seal: StoreSeal,
     /// Whether the file has keys, so that none is agreed on in the store.
     has_keys: AtomicBool,
+    key_changes: AtomicU64,
     members: Mutex<Fellows>,
     desk: PostOffice,
     ears: RwLock<Ears>,
@@ -110,6 +113,7 @@ impl Replicas {
             store,
             seal: StoreSeal::new(keys),
             has_keys: AtomicBool::new(!keys.is_empty()),
+            key_changes: AtomicU64::new(0),
             members: Mutex::new(Fellows::new(begun)),
             desk: PostOffice::default(),
             ears: RwLock::default(),
@@ -148,12 +152,24 @@ impl Replicas {
         self.seal.keys()
     }
 
-    /// Puts the keys of a new file in force.
+    /// Puts the keys of a new file in force. What lives for long is sealed anew by whoever has it, so that it outlives
+    /// the old key.
     pub fn set_keys(&self, keys: &[Secret]) {
         self.has_keys.store(!keys.is_empty(), Ordering::Relaxed);
-        if !keys.is_empty() {
+        if !keys.is_empty() && self.seal.keys() != keys {
             self.seal.renew(keys);
+            self.key_changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How often the keys have changed.
+    pub fn key_changes(&self) -> u64 {
+        self.key_changes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no request of another replica is being served here.
+    pub async fn all_served(&self) {
+        self.desk.all_served().await;
     }
 
     /// Whether the store is away.
@@ -199,9 +215,16 @@ impl Replicas {
 impl Replicas {
     /// Reads an entry.
     pub async fn read(&self, key: &str) -> Result<Option<StoreEntry>, Away> {
+        Ok(self.look(key).await?.1)
+    }
+
+    /// Reads an entry, and tells which epoch is to be swapped to put another in its place: that of one that is unreadable,
+    /// too, since nobody else would ever remove it.
+    pub async fn look(&self, key: &str) -> Result<(u64, Option<StoreEntry>), Away> {
         self.reachable()?;
-        let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok(None) };
-        Ok(self.seal.open(key, &entry.value).map(|value| StoreEntry { value, ..entry }))
+        let Some(entry) = self.noted(self.store.read(key).await)? else { return Ok((0, None)) };
+        let opened = self.seal.open(key, &entry.value);
+        Ok((entry.epoch, opened.map(|value| StoreEntry { value, ..entry })))
     }
 
     /// Puts an entry in the place of the one with the epoch `seen`, where 0 means that there was none. Returns the new
@@ -373,33 +396,34 @@ impl Replicas {
         }
     }
 
-    /// Gives up what depends on a replica that is gone: letters that it did not receive go back to where they came from, and
-    /// whoever waits for it hears that it is lost.
+    /// Gives up what depends on a replica that is gone. Whoever asked it hears that it never received the letter, or that
+    /// it is lost.
     async fn bury(&self, id: &str) {
+        // Letters that are not in the store yet are nobody's: whoever sends them looks again.
+        let waiting = self.desk.sent_to(id);
         let letters = self.noted(self.store.take_back(id).await).unwrap_or_default();
         let opened = letters.iter().filter_map(|letter| Letter::read(&self.seal.open(&mailbox(id), letter)?));
-        let asks: Vec<_> = opened.filter(|letter| letter.kind == LetterKind::Ask).collect();
-        for Letter { from, number, subject, .. } in asks {
-            if *from == *self.id {
-                self.desk.part(number, None, Arrival::Bounced);
-            } else {
-                let _ = self.send(&from, LetterKind::Bounced, subject, number, &[]).await;
-            }
+        let ours = opened.filter(|letter| letter.kind == LetterKind::Ask && *letter.from == *self.id);
+        let unreceived: Vec<u64> = ours.map(|letter| letter.number).collect();
+        for number in waiting {
+            let end = if unreceived.contains(&number) { Arrival::Bounced } else { Arrival::Lost };
+            self.desk.part(number, None, end);
         }
         self.desk.all_gone(Some(id));
-        let waiting = self.desk.asked(Some(id));
-        sleep(BOUNCE).await;
-        for number in waiting {
-            self.desk.part(number, None, Arrival::Lost);
-        }
     }
 
-    /// Gives up all that waits for others, or for whom others wait.
-    fn give_up_waiting(&self) {
-        for number in self.desk.asked(None) {
+    /// Gives up all that waits for others, or for whom others wait; these are told, since they may not have noticed
+    /// anything.
+    fn give_up_waiting(self: &Arc<Self>) {
+        for number in self.desk.asked() {
             self.desk.part(number, None, Arrival::Lost);
         }
-        self.desk.all_gone(None);
+        let (replicas, given_up) = (self.clone(), self.desk.all_gone(None));
+        tokio::spawn(async move {
+            for (from, number) in given_up {
+                let _ = replicas.send(&from, LetterKind::Lost, Subject::Session, number, &[]).await;
+            }
+        });
     }
 }
 
@@ -415,9 +439,12 @@ impl Replicas {
         let number = self.desk.next();
         let parts = self.desk.ask(number, to);
         let asking = Asking { replicas: self.clone(), subject, number, parts };
+        let was_there = self.members.lock().is_there(to) == Some(true);
         self.send(to, LetterKind::Ask, subject, number, body).await?;
+        self.desk.sent(number);
         // It may have gone while the letter was on its way to the store, and after its mail was taken back.
-        if self.members.lock().is_there(to) == Some(false) {
+        let is_there = self.members.lock().is_there(to);
+        if is_there == Some(false) || was_there && is_there.is_none() {
             let (replicas, to) = (self.clone(), to.to_owned());
             tokio::spawn(async move { replicas.bury(&to).await });
         }
@@ -478,6 +505,9 @@ impl Replicas {
             }
             LetterKind::Bounced => {
                 self.desk.part(number, None, Arrival::Bounced);
+            }
+            LetterKind::Lost => {
+                self.desk.part(number, Some(&from), Arrival::Lost);
             }
             LetterKind::Gone => self.desk.gone(&from, number),
         }

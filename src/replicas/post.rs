@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! asks ──Ask──▶ the other serves it ──Part, Part, …, last Part──▶ asks
-//!   └──Gone──▶ (nobody waits any more)      └──Bounced──▶ (not mine: look again who is)
+//!   └──Gone──▶ (nobody waits any more)      ├──Bounced──▶ (not mine: look again who is)
+//!                                           └──Lost──▶ (given up: nobody knows what was done)
 //! ```
 //!
 //! Invariant: a letter is served once, though it may be sent twice: each has a number of its sender's.
@@ -11,7 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// The most parts of an answer that may wait for whoever asked. If more come, he is cut off.
 const MOST_PARTS: usize = 256;
@@ -38,6 +39,7 @@ pub(super) enum LetterKind {
     Part { last: bool },
     Bounced,
     Gone,
+    Lost,
 }
 
 /// A letter to a replica.
@@ -55,12 +57,13 @@ pub(super) struct Letter {
 }
 
 const SUBJECTS: [Subject; 3] = [Subject::Session, Subject::View, Subject::Modern];
-const KINDS: [LetterKind; 5] = [
+const KINDS: [LetterKind; 6] = [
     LetterKind::Ask,
     LetterKind::Part { last: false },
     LetterKind::Part { last: true },
     LetterKind::Bounced,
     LetterKind::Gone,
+    LetterKind::Lost,
 ];
 
 impl Letter {
@@ -111,6 +114,8 @@ pub enum Arrival {
 #[derive(Default)]
 pub(super) struct PostOffice {
     state: Mutex<PostState>,
+    /// Tells that a request of another replica was served.
+    served: Notify,
 }
 
 #[derive(Default)]
@@ -126,6 +131,8 @@ struct PostState {
 
 struct PendingAsk {
     to: String,
+    /// Whether its letter is in the store.
+    sent: bool,
     parts: mpsc::Sender<Arrival>,
 }
 
@@ -155,8 +162,22 @@ impl PostOffice {
     /// Notes a request to another replica. The receiver gets what comes of it.
     pub(super) fn ask(&self, number: u64, to: &str) -> mpsc::Receiver<Arrival> {
         let (parts, receiver) = mpsc::channel(MOST_PARTS);
-        self.state.lock().asked.insert(number, PendingAsk { to: to.to_owned(), parts });
+        self.state.lock().asked.insert(number, PendingAsk { to: to.to_owned(), sent: false, parts });
         receiver
+    }
+
+    /// Notes that the letter of a request is in the store.
+    pub(super) fn sent(&self, number: u64) {
+        if let Some(waiting) = self.state.lock().asked.get_mut(&number) {
+            waiting.sent = true;
+        }
+    }
+
+    /// The numbers of the requests whose letters a replica may have received.
+    pub(super) fn sent_to(&self, to: &str) -> Vec<u64> {
+        let state = self.state.lock();
+        let sent = state.asked.iter().filter(|(_, waiting)| waiting.sent && waiting.to == to);
+        sent.map(|(number, _)| *number).collect()
     }
 
     /// Forgets a request; returns whom it was sent to, if it has not ended.
@@ -180,11 +201,9 @@ impl PostOffice {
         taken
     }
 
-    /// The numbers of the requests that were sent to a replica, or to any.
-    pub(super) fn asked(&self, to: Option<&str>) -> Vec<u64> {
-        let state = self.state.lock();
-        let sent = state.asked.iter().filter(|(_, waiting)| to.is_none_or(|to| waiting.to == to));
-        sent.map(|(number, _)| *number).collect()
+    /// The numbers of all requests to others.
+    pub(super) fn asked(&self) -> Vec<u64> {
+        self.state.lock().asked.keys().copied().collect()
     }
 
     /// Notes a request of another replica. The receiver says when nobody waits for its answer any more.
@@ -198,6 +217,18 @@ impl PostOffice {
     /// Forgets a request of another replica.
     pub(super) fn served(&self, from: &str, number: u64) {
         self.state.lock().handed.remove(&(from.to_owned(), number));
+        self.served.notify_waiters();
+    }
+
+    /// Waits until no request of another replica is being served.
+    pub(super) async fn all_served(&self) {
+        loop {
+            let served = self.served.notified();
+            if self.state.lock().handed.is_empty() {
+                return;
+            }
+            served.await;
+        }
     }
 
     /// Nobody waits any more for the answer to a request of another replica.
@@ -207,15 +238,17 @@ impl PostOffice {
         }
     }
 
-    /// Nobody waits any more for what a replica has handed us, or any.
-    pub(super) fn all_gone(&self, from: Option<&str>) {
+    /// Nobody waits any more for what a replica has handed us, or any. Returns who handed it, and its numbers.
+    pub(super) fn all_gone(&self, from: Option<&str>) -> Vec<(String, u64)> {
         let gone: Vec<_> = {
             let mut state = self.state.lock();
             state.handed.extract_if(|(sender, _), _| from.is_none_or(|from| from == sender)).collect()
         };
-        for (_, gone) in gone {
+        let given_up = gone.into_iter().map(|(whose, gone)| {
             gone.send_replace(true);
-        }
+            whose
+        });
+        given_up.collect()
     }
 }
 
@@ -247,7 +280,9 @@ mod tests {
         let mut parts = desk.ask(5, "a");
         assert!(desk.part(5, Some("b"), Arrival::Bounced), "it goes on waiting");
         assert!(desk.part(5, Some("a"), Arrival::Answer(vec![1], false)));
-        assert_eq!((desk.asked(Some("a")), desk.asked(Some("b"))), (vec![5], vec![]));
+        assert_eq!((desk.asked(), desk.sent_to("a")), (vec![5], vec![]));
+        desk.sent(5);
+        assert_eq!((desk.sent_to("a"), desk.sent_to("b")), (vec![5], vec![]));
         assert!(desk.part(5, Some("a"), Arrival::Answer(vec![2], true)));
         assert!(!desk.part(5, Some("a"), Arrival::Answer(vec![3], false)), "it has ended");
         assert_eq!(parts.try_recv(), Ok(Arrival::Answer(vec![1], false)));
@@ -265,7 +300,7 @@ mod tests {
         let [mut one, mut two, three] = [("a", 1), ("a", 2), ("b", 1)].map(|(from, n)| desk.hand(from, n));
         desk.gone("a", 1);
         assert!(*one.borrow_and_update() && !*two.borrow_and_update());
-        desk.all_gone(Some("a"));
+        assert_eq!(desk.all_gone(Some("a")), [("a".to_owned(), 2)]);
         assert!(*two.borrow_and_update() && !*three.borrow());
         desk.served("b", 1);
         assert!(three.has_changed().is_err(), "it is forgotten");

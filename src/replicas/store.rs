@@ -98,6 +98,7 @@ pub trait Store: Send + Sync + 'static {
     fn send<'a>(&'a self, to: &'a str, message: &'a [u8], life: Duration) -> Pending<'a, ()>;
     /// Waits for messages to the replica `own`, for a second or so, and takes them out. One task at a time may do this.
     fn receive<'a>(&'a self, own: &'a str) -> Pending<'a, Vec<Vec<u8>>>;
-    /// Takes out the messages that a replica has not received.
+    /// Takes the messages out that a replica has not received, so that it never does, and returns them with those that were
+    /// taken out lately: each of the others looks for its own.
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>>;
 }

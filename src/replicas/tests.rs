@@ -66,6 +66,75 @@ fn an_entry_is_swapped_once_and_written_only_in_its_epoch() {
 }
 
 #[test]
+fn what_another_key_has_sealed_is_absent_and_can_be_replaced() {
+    with_each(|store| async move {
+        let [one, two] = ["one key", "two keys"].map(|key| Replicas::new(store.clone(), &[Secret::new(key)]));
+        assert_eq!(one.swap("e", 0, "a", b"text", LONG).await, Ok(Some(1)));
+        assert_eq!(one.look("e").await.map(|(seen, entry)| (seen, entry.is_some())), Ok((1, true)));
+        assert_eq!((two.read("e").await, two.look("e").await), (Ok(None), Ok((1, None))));
+        assert_eq!(two.swap("e", 0, "", b"", LONG).await, Ok(None), "what is used once stays used");
+        assert_eq!(two.swap("e", 1, "b", b"other", LONG).await, Ok(Some(2)));
+        assert_eq!(one.read("e").await, Ok(None));
+        two.set_keys(&[Secret::new("three"), Secret::new("two keys")]);
+        assert_eq!((two.key_changes(), two.read("e").await.unwrap().unwrap().value), (1, b"other".to_vec()));
+        two.set_keys(&[Secret::new("three"), Secret::new("two keys")]);
+        assert_eq!(two.key_changes(), 1, "they are the same");
+    });
+}
+
+#[test]
+fn a_server_that_is_full_is_away_and_no_log_is_taken_for_anothers() {
+    for server in [server::Store::start(), server::Store::oldest()].into_iter().flatten() {
+        run(async {
+            let store = Valkey::connect(&address(&server.url())).await.expect("it is there");
+            let add = |position| {
+                let events = vec![(position, vec![1])];
+                store.append(Addition { log: "l", fence: None, first_kept: 1, events, life: LONG })
+            };
+            assert_eq!(add(1).await, Ok(true));
+            server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+            assert!(add(2).await.is_err());
+            assert!(store.swap("e", 0, "", b"", LONG).await.is_err() && store.beat("a").await.is_err());
+            assert!(store.send("a", b"", LONG).await.is_err());
+            server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+            assert_eq!((add(2).await, add(1).await), (Ok(true), Ok(true)));
+            server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+            assert!(add(3).await.is_err());
+        });
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_replica_in_doubt_is_told() {
+    with_each(|store| async move {
+        let [one, two] = [(); 2].map(|()| Replicas::new(store.clone(), &[Secret::new("key")]));
+        for replica in [&two, &one] {
+            replica.beat().await.unwrap();
+        }
+        let receiving = [&one, &two].map(|replica| {
+            let replica = replica.clone();
+            tokio::spawn(async move { replica.keep_receiving().await })
+        });
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let holding = held.clone();
+        let hold = move |handed| holding.lock().push(handed);
+        two.serve(Subject::Session, Arc::new(hold));
+        let mut asking = one.ask(&two.id, Subject::Session, b"").await.unwrap();
+        let end = Instant::now() + PATIENCE;
+        while held.lock().is_empty() {
+            assert!(Instant::now() < end);
+            sleep(Duration::from_millis(5)).await;
+        }
+        // The store forgets the one that serves, and the one that waits has not noticed anything.
+        store.leave(&two.id).await.unwrap();
+        two.beat().await.unwrap();
+        assert_eq!(timeout(PATIENCE, asking.next()).await, Ok(Arrival::Lost));
+        held.lock().clear();
+        receiving.iter().for_each(|task| task.abort());
+    });
+}
+
+#[test]
 fn what_nobody_cares_for_expires() {
     with_each(|store| async move {
         let short = Duration::from_millis(30);
@@ -136,7 +205,10 @@ fn a_letter_is_received_once_or_taken_back() {
             store.send("me", b"three", LONG).await.unwrap();
         });
         assert_eq!(waited, Ok(vec![b"three".to_vec()]), "whoever waits is told");
-        assert_eq!(store.take_back("other").await, Ok(vec![b"not mine".to_vec()]));
+        for _ in 0..2 {
+            let returned = store.take_back("other").await;
+            assert_eq!(returned, Ok(vec![b"not mine".to_vec()]), "whoever asks is told");
+        }
         assert_eq!(store.receive("other").await, Ok(vec![]));
     });
 }

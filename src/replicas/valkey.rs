@@ -63,7 +63,8 @@ redis.call('HSET', KEYS[1], 'value', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1";
 
-// What is in a log already need not be added again: then the connection dropped after it was added.
+// What is in a log already need not be added again: then the connection dropped after it was added. Any other error is
+// the server's own, which may be full: it says nothing of the log.
 const APPEND: &str = "\
 if KEYS[2] and redis.call('HGET', KEYS[2], 'epoch') ~= ARGV[1] then
   return 0
@@ -72,6 +73,9 @@ for at = 4, #ARGV, 2 do
   local id = ARGV[at] .. '-1'
   local added = redis.pcall('XADD', KEYS[1], id, 'e', ARGV[at + 1])
   if type(added) == 'table' and added.err then
+    if not string.find(added.err, 'equal or smaller', 1, true) then
+      return added
+    end
     local there = redis.call('XRANGE', KEYS[1], id, id)
     if #there == 0 or there[1][2][2] ~= ARGV[at + 1] then
       return 0
@@ -83,9 +87,12 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1";
 
 const TAKE_BACK: &str = "\
-local letters = redis.call('XRANGE', KEYS[1], '-', '+')
+for _, letter in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+  redis.call('XADD', KEYS[2], '*', 'l', letter[2][2])
+end
 redis.call('DEL', KEYS[1])
-return letters";
+redis.call('PEXPIRE', KEYS[2], ARGV[1])
+return redis.call('XRANGE', KEYS[2], '-', '+')";
 
 /// Why there is no store at the start.
 #[derive(Debug)]
@@ -123,7 +130,8 @@ impl Valkey {
         };
         let begun = Instant::now();
         loop {
-            let Err(error) = store.commands.try_once(&trial(&store.prefix)).await else { return Ok(store) };
+            let tried = store.commands.try_once(&store.client, &trial(&store.prefix)).await;
+            let Err(error) = tried else { return Ok(store) };
             if let Some(hint) = refusal(&error) {
                 return Err(Unusable { reason: words(&error), hint });
             }
@@ -174,12 +182,16 @@ impl Wire {
         Ok(Self(RwLock::new((0, manager))))
     }
 
-    async fn try_once(&self, command: &Cmd) -> RedisResult<()> {
-        let (_, mut connection) = self.0.read().clone();
-        match timeout(SILENCE, connection.req_packed_command(command)).await {
+    async fn try_once(&self, client: &Client, command: &Cmd) -> RedisResult<()> {
+        let (generation, mut connection) = self.0.read().clone();
+        let tried = match timeout(SILENCE, connection.req_packed_command(command)).await {
             Ok(answer) => answer.and_then(Value::extract_error).map(|_| ()),
             Err(_) => Err((ErrorKind::Io, "it does not answer").into()),
+        };
+        if tried.is_err() {
+            self.renew(client, generation);
         }
+        tried
     }
 
     async fn ask<T: FromRedisValue>(&self, client: &Client, command: impl StoreCommand) -> Result<T, Away> {
@@ -202,22 +214,28 @@ impl Wire {
                     return Ok((answer, tries));
                 }
                 Ok(Err(error)) if error.is_connection_dropped() && tries == 1 => {}
-                Ok(Err(error)) if error.is_timeout() => return Err(self.silent(client, generation)),
-                Ok(Err(error)) => return Err(Away(words(&error))),
-                Err(_) => return Err(self.silent(client, generation)),
+                Ok(Err(error)) => {
+                    self.renew(client, generation);
+                    let silent = error.is_timeout().then(|| "it does not answer".to_owned());
+                    return Err(Away(silent.unwrap_or_else(|| words(&error))));
+                }
+                Err(_) => {
+                    self.renew(client, generation);
+                    return Err(Away("it does not answer".to_owned()));
+                }
             }
         }
     }
 
-    /// Gives up a connection on which nobody answers: it may be dead without anybody having told us.
-    fn silent(&self, client: &Client, generation: u64) -> Away {
+    /// Gives up a connection on which something went wrong: it may be dead without anybody having told us, it may have
+    /// been refused for good, or another server may have taken the place of the one at its other end.
+    fn renew(&self, client: &Client, generation: u64) {
         let mut line = self.0.write();
         if line.0 == generation
             && let Ok(manager) = manager(client)
         {
             *line = (generation + 1, manager);
         }
-        Away("it does not answer".to_owned())
     }
 }
 
@@ -444,6 +462,12 @@ impl Store for Valkey {
     fn send<'a>(&'a self, to: &'a str, message: &'a [u8], life: Duration) -> Pending<'a, ()> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{to}"));
+            let mut command = cmd("XADD");
+            command.arg(&key).arg("NOMKSTREAM").arg("*").arg("l").arg(message);
+            let sent: Option<String> = self.ask(command).await?;
+            if sent.is_some() {
+                return Ok(());
+            }
             let mut pipeline = pipe();
             pipeline.atomic();
             pipeline.cmd("XADD").arg(&key).arg("*").arg("l").arg(message).ignore();
@@ -455,11 +479,15 @@ impl Store for Valkey {
     fn receive<'a>(&'a self, own: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
             let key = self.key(&format!("mail:{own}"));
-            let mut command = cmd("XREAD");
-            command.arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
-            command.arg("STREAMS").arg(&key).arg("0");
-            let streams: Option<Vec<(String, Streamed)>> = self.mail.ask(&self.client, command).await?;
-            let Some((_, letters)) = streams.into_iter().flatten().next() else { return Ok(Vec::new()) };
+            let mut pipeline = pipe();
+            // Whoever sends need not care for the mailbox, and letters to a replica that dies outlast its burial.
+            pipeline.cmd("PEXPIRE").arg(&key).arg(milliseconds(REMEMBERED)).ignore();
+            pipeline.cmd("XREAD").arg("COUNT").arg(MOST_LETTERS).arg("BLOCK").arg(milliseconds(MAIL_WAIT));
+            pipeline.arg("STREAMS").arg(&key).arg("0");
+            let answer: Vec<Option<Vec<(String, Streamed)>>> = self.mail.ask(&self.client, pipeline).await?;
+            let Some((_, letters)) = answer.into_iter().flatten().flatten().next() else {
+                return Ok(Vec::new());
+            };
             // A letter is received by whoever deletes it: us, or somebody who takes it back because we seem to be gone.
             let mut command = cmd("XDEL");
             command.arg(&key).arg(letters.iter().map(|(id, _)| id).collect::<Vec<_>>());
@@ -471,7 +499,9 @@ impl Store for Valkey {
 
     fn take_back<'a>(&'a self, of: &'a str) -> Pending<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
-            let streamed: Streamed = self.ask(self.script(TAKE_BACK, &[&format!("mail:{of}")])).await?;
+            let mut command = self.script(TAKE_BACK, &[&format!("mail:{of}"), &format!("returned:{of}")]);
+            command.arg(milliseconds(REMEMBERED));
+            let streamed: Streamed = self.ask(command).await?;
             Ok(only_values(streamed))
         })
     }

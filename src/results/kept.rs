@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::Whole;
 
 /// The bytes that the results of one owner may have together.
-const OWNERS_ROOM: usize = 64 * 1024 * 1024;
+pub const OWNERS_ROOM: usize = 64 * 1024 * 1024;
 /// The bytes that all results may have together.
 const WHOLE_ROOM: usize = 256 * 1024 * 1024;
 
@@ -35,6 +35,8 @@ pub trait Elsewhere: Send + Sync {
     fn keep<'a>(&'a self, owner: &'a str, id: &'a str, whole: &'a Whole) -> Fetching<'a, bool>;
     /// The result with this id, if it is this owner's.
     fn get<'a>(&'a self, owner: &'a str, id: &'a str) -> Fetching<'a, Option<Whole>>;
+    /// Forgets all results of this owner.
+    fn forget<'a>(&'a self, owner: &'a str) -> Fetching<'a, ()>;
 }
 
 /// What will have come from elsewhere.
@@ -130,6 +132,13 @@ impl Room {
         }
         let (elsewhere, owner) = self.elsewhere()?;
         elsewhere.get(owner, id).await.map(Arc::new)
+    }
+
+    /// Forgets what lies elsewhere, since the owner is gone from all processes.
+    pub async fn forget_elsewhere(&self) {
+        if let Some((elsewhere, owner)) = self.elsewhere() {
+            elsewhere.forget(owner).await;
+        }
     }
 
     /// Keeps a result and returns its id. Results that were not read for the longest time make room for it.

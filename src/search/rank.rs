@@ -41,15 +41,20 @@ const DEPTH: usize = 40;
 /// Scores that differ by less than this share of the best score count as equal.
 const TIE: f32 = 0.005;
 /// The weight of a tool's text that means what the query means.
-const MEANING: f32 = 1.8;
-/// The share of a short query that the best of few tools must cover, and how much more it is among ten times as many.
-/// Among many tools some cover much by chance, and those that are meant cover more.
+const MEANING: f32 = 2.0;
+/// The share of a short query that the best of few tools must cover, how much more it is among ten times as many, and
+/// the most that it is. Among many tools some cover much by chance, and those that are meant cover more.
 const FLOOR: f32 = 0.52;
 const FEW: f32 = 36.0;
-const FLOOR_OF_TOOLS: f32 = 0.14;
+const FLOOR_OF_TOOLS: f32 = 0.2;
+const FLOOR_OF_MANY: f32 = 0.83;
 /// A query of n words, grammar included, needs no more than this divided by the square of n, because longer queries
 /// mention much that no tool covers.
 const FLOOR_OF_WORDS: f32 = 18.0;
+/// What must speak for one of the best tools in a long query: the share of the most that words can give, this many
+/// times, and the likeness of what is meant. A long request mentions words of tools that it is not about.
+const LEAST_EVIDENCE: f32 = 0.33;
+const EVIDENCE_OF_WORDS: f32 = 3.0;
 /// By how much more a short query must be covered whose verb no tool has, nor a like one (`encrypt a file`). The rest is
 /// easily covered.
 const UNHEARD: f32 = 1.4;
@@ -106,7 +111,11 @@ impl Index {
     pub fn search(&self, text: &str, limit: usize) -> Outcome {
         let query = Query::new(self, text);
         let evidence = Evidence::new(self, &query);
-        let asked = query.terms.iter().map(|term| (term.asked(self), term.trust())).collect();
+        // A number is a value for a tool, not a wish, unless there is nothing else.
+        let counts = |term: &QueryTerm| term.content && !term.is_number();
+        let only_numbers = !query.terms.iter().any(counts);
+        let asks = |term: &QueryTerm| if only_numbers || counts(term) { term.asked(self) } else { 0.0 };
+        let asked = query.terms.iter().map(|term| (asks(term), term.trust())).collect();
         let ranking = Ranking { index: self, query: &query, evidence: &evidence, asked };
         let (hits, coverage) = ranking.tools(limit);
         let key = |number| self.server(number).key.to_string();
@@ -194,7 +203,7 @@ impl Ranking<'_> {
         candidates.sort_unstable_by(order);
         candidates.retain(|candidate| candidate.named > Named::No || self.has_content(candidate.number));
         let coverage = self.coverage(&candidates);
-        let fits = coverage >= self.floor();
+        let fits = coverage >= self.floor() && self.has_evidence(&candidates);
         (if fits { self.hits(self.spread(&candidates, limit)) } else { Vec::new() }, coverage)
     }
 
@@ -312,6 +321,23 @@ impl Ranking<'_> {
             .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) })
             .fold(0.0, f32::max)
             .min(1.0)
+    }
+
+    /// Whether words and meaning together speak for one of the first tools, if the query is long. Of one in a language
+    /// that the table of meanings does not know, nothing can be said.
+    fn has_evidence(&self, candidates: &[Candidate]) -> bool {
+        if self.query.is_short {
+            return true;
+        }
+        let terms = self.query.terms.iter().filter(|term| !term.is_number());
+        let most: f32 = terms.map(|term| term.weight * term.rarity(self.index)).sum();
+        candidates.iter().take(LOOKED_AT).any(|candidate| {
+            let tool = self.index.tool(candidate.number);
+            let Some(likeness) = self.query.sense.likeness_to_whole(&tool.direction) else { return true };
+            let words: f32 = self.evidence.tools().map(|tools| own(tools, candidate.number)).sum();
+            let evidence = EVIDENCE_OF_WORDS * words / most.max(f32::MIN_POSITIVE) + likeness;
+            candidate.named > Named::No || evidence >= LEAST_EVIDENCE
+        })
     }
 
     /// The number of words that say what is sought. An identifier is one word.
@@ -465,15 +491,23 @@ impl QueryTerm {
         if !self.content || self.word.len() > LONGEST {
             return 0.0;
         }
-        let own = self.variants.first().filter(|_| self.known);
-        let having = own.map(|own| index.terms[own.0 as usize].tools.len());
         match meaning::deed(&self.stem) {
-            Some(_) => {
-                let having = having.unwrap_or(index.live_tools as usize);
-                ASKED_BY_VERB * self.weight * rarity(having, index.live_tools)
+            Some(_) if !self.known => {
+                ASKED_BY_VERB * self.weight * rarity(index.live_tools as usize, index.live_tools)
             }
-            None => self.weight * rarity(having.unwrap_or(0), index.live_tools),
+            Some(_) => ASKED_BY_VERB * self.weight * self.rarity(index),
+            None => self.weight * self.rarity(index),
         }
+    }
+
+    /// How rare the term is among tools; most for one that no tool has.
+    fn rarity(&self, index: &Index) -> f32 {
+        let own = self.variants.first().filter(|_| self.known);
+        rarity(own.map_or(0, |own| index.terms[own.0 as usize].tools.len()), index.live_tools)
+    }
+
+    fn is_number(&self) -> bool {
+        self.word.bytes().all(|letter| letter.is_ascii_digit())
     }
 
     /// How far a match shows that the term was meant: less if the word had to be repaired or replaced.
@@ -487,7 +521,7 @@ impl QueryTerm {
 /// The share of a query of so many words that one of so many tools must cover.
 fn floor(tools: u32, words: usize) -> f32 {
     let among = FLOOR + FLOOR_OF_TOOLS * (tools as f32 / FEW).max(1.0).log10();
-    among.min(FLOOR_OF_WORDS / (words.max(1) as f32).powi(2))
+    among.min(FLOOR_OF_MANY).min(FLOOR_OF_WORDS / (words.max(1) as f32).powi(2))
 }
 
 /// The score below which the other evidence hardly ever lifts a tool into the first `depth`.

@@ -168,6 +168,31 @@ fn says_nothing_when_nothing_fits() {
 }
 
 #[test]
+fn a_long_request_about_other_things_finds_nothing() {
+    let index = index(&office());
+    let elsewhere = [
+        "I am planning a surprise party for my grandmother and would love to set the table with fresh flowers, \
+         candles and a cake, can you recommend a bakery that delivers on Sunday morning?",
+        "What would be the healthiest diet for a marathon runner who wants to replace red meat with vegetables and \
+         still gain muscle before the race in autumn?",
+    ];
+    for query in elsewhere {
+        assert!(names(&index, query).is_empty(), "{query}: {:?}", names(&index, query));
+    }
+    let query = "I have been cleaning up my computer since this morning, and now there is an old text file on the \
+                 desktop whose name is wrong, could you please rename that file for me?";
+    assert_eq!(names(&index, query)[0], "move_file");
+}
+
+#[test]
+fn numbers_are_values_and_not_wishes() {
+    let sums = server(0, "Sums", "", &[("calculator", "Evaluates a formula."), ("plot", "Draws a curve.")]);
+    let index = index(&[("sums", sums)]);
+    assert_eq!(names(&index, "calculate 1.1604^2.9258 + 17"), ["calculator"]);
+    assert!(names(&index, "translate 1.1604^2.9258 + 17").is_empty());
+}
+
+#[test]
 fn a_near_miss_names_the_server() {
     let mut index = index(&office());
     for (query, near) in [

@@ -19,6 +19,8 @@ const UNIT: i32 = 256;
 const PIECES: usize = 2;
 /// Stands for no piece.
 const NONE: u16 = u16::MAX;
+/// How much the nearest clause of a query counts, however many clauses there are.
+const NEAREST: f32 = 0.1;
 /// A longer word is a key or a sequence and has no pieces.
 const LONGEST: usize = 40;
 
@@ -57,14 +59,19 @@ impl QuerySense {
         Self { whole: Some(whole.direction()), clauses: several.map(Sum::direction).collect() }
     }
 
+    /// How close a text is to the whole query: 1 if they mean the same. Nothing if the query is not understood.
+    pub(super) fn likeness_to_whole(&self, text: &Direction) -> Option<f32> {
+        Some(self.whole.as_ref()?.likeness(text) as f32 / (UNIT * UNIT) as f32)
+    }
+
     /// How close a text is to the whole query and to the nearest clause: 1 if they mean the same. The more clauses
     /// a query has, the less this tells.
     pub(super) fn likeness(&self, text: &Direction) -> f32 {
         let Some(whole) = &self.whole else { return 0.0 };
         let whole = whole.likeness(text);
-        let nearest = self.clauses.iter().map(|clause| clause.likeness(text)).max();
-        let sum = whole + nearest.unwrap_or(whole);
-        sum as f32 / (2 * UNIT * UNIT) as f32 / self.clauses.len().max(1) as f32
+        let nearest = self.clauses.iter().map(|clause| clause.likeness(text)).max().unwrap_or(whole);
+        let both = (whole + nearest) as f32 / 2.0 / self.clauses.len().max(1) as f32;
+        ((1.0 - NEAREST) * both + NEAREST * nearest as f32) / (UNIT * UNIT) as f32
     }
 }
 

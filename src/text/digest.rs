@@ -7,14 +7,16 @@ use ring::digest::{Context, SHA256};
 
 /// The bytes in hexadecimal.
 pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    let mut digits = Vec::with_capacity(2 * bytes.as_ref().len());
+    write_hex(&mut digits, bytes.as_ref());
+    String::from_utf8(digits).expect("digits")
+}
+
+/// Appends the bytes in hexadecimal.
+pub fn write_hex(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut digits = String::with_capacity(2 * bytes.as_ref().len());
-    for byte in bytes.as_ref() {
-        for digit in [byte >> 4, byte & 15] {
-            digits.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    digits
+    let both = |byte: &u8| [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+    out.extend(bytes.iter().flat_map(both));
 }
 
 /// The bytes that hexadecimal digits stand for; `None` for any other text.

@@ -289,7 +289,8 @@ fn ready(_: &Path) -> bool {
     false
 }
 
-fn ask(mut stream: impl Read + Write, words: &[&str]) -> Result<Reply, String> {
+/// What the server at the other end answers to a command.
+pub(crate) fn ask(mut stream: impl Read + Write, words: &[&str]) -> Result<Reply, String> {
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
         request.push_str(&format!("${}\r\n{word}\r\n", word.len()));

@@ -573,6 +573,17 @@ impl Web {
         self.last_event.lock().expect("no panic").clone()
     }
 
+    /// Waits until every stream has ended and all that came on it is here.
+    #[track_caller]
+    pub(crate) fn wait_for_ends(&self) {
+        let end = Instant::now() + DEADLINE;
+        // Whoever reads a stream notes its last event.
+        while Arc::strong_count(&self.last_event) > 1 {
+            assert!(Instant::now() < end, "a stream goes on");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
     /// Closes the stream of a request.
     pub(crate) fn hang_up(&mut self, id: &str) {
         let stream = self.streams.remove(id).expect("it was sent");
@@ -696,15 +707,22 @@ impl Response {
             return;
         }
         let mut lines = BufReader::new(self.body);
-        let mut line = String::new();
+        let (mut line, mut id, mut data) = (String::new(), String::new(), String::new());
         while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
-            if let Some(id) = line.strip_prefix("id:") {
-                *last.lock().expect("no panic") = id.trim().to_owned();
-            }
-            if let Some(data) = line.strip_prefix("data:").map(str::trim).filter(|data| !data.is_empty())
-                && sender.send(Message { raw: data.to_owned() }).is_err()
-            {
-                return;
+            let text = line.trim_end_matches(['\r', '\n']);
+            if let Some(value) = text.strip_prefix("id:") {
+                value.trim().clone_into(&mut id);
+            } else if let Some(value) = text.strip_prefix("data:") {
+                value.trim().clone_into(&mut data);
+            } else if text.is_empty() && line.ends_with('\n') {
+                // Only now it is an event: a connection may break anywhere.
+                let raw = std::mem::take(&mut data);
+                if !raw.is_empty() && sender.send(Message { raw }).is_err() {
+                    return;
+                }
+                if !id.is_empty() {
+                    *last.lock().expect("no panic") = std::mem::take(&mut id);
+                }
             }
             line.clear();
         }

@@ -76,19 +76,19 @@ impl Offer {
     }
 }
 
-const QUESTION: &str =
+pub(crate) const QUESTION: &str =
     r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}"#;
 
 /// What rmcp's client heard without having asked.
 #[derive(Debug, PartialEq)]
-enum Heard {
+pub(crate) enum Heard {
     Progress(f64),
     ToolsChanged,
     Updated(String),
 }
 
 /// rmcp's client: answers questions, and passes on what it hears.
-struct Ears(Sender<Heard>);
+pub(crate) struct Ears(pub(crate) Sender<Heard>);
 
 impl ClientHandler for Ears {
     fn get_info(&self) -> ClientConfig {
@@ -178,12 +178,7 @@ impl Cell {
         };
         let config = format!("active_toolsets = [\"*\"]\nstartup_wait = 20\n{entry}");
         let (mouth, heard) = channel(100);
-        let mode = match client.0 {
-            Era::Legacy => ClientLifecycleMode::Initialize,
-            Era::Modern => {
-                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
-            }
-        };
+        let mode = beginning(client.0);
         let ears = Ears(mouth.clone());
         let (service, host, lab) = match client.1 {
             Over::Stdio => {
@@ -350,12 +345,22 @@ impl Cell {
     }
 }
 
-fn params(tool: &str, arguments: &Value) -> CallToolRequestParams {
+/// How rmcp's client of an era begins.
+pub(crate) fn beginning(era: Era) -> ClientLifecycleMode {
+    match era {
+        Era::Legacy => ClientLifecycleMode::Initialize,
+        Era::Modern => {
+            ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+        }
+    }
+}
+
+pub(crate) fn params(tool: &str, arguments: &Value) -> CallToolRequestParams {
     let arguments = arguments.as_object().cloned().expect("an object");
     CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments)
 }
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.expect("no hang")
 }
 

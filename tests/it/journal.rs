@@ -117,6 +117,12 @@ fn every_event_has_its_line() {
             "call test-client dev a crash lost connection_lost",
         ]
     );
+    // The time is that of the beginning: `slow` began before `started`, and ended after it.
+    let time = |tool: &str| {
+        let line = all.iter().find(|line| line["tool"] == tool).expect("it was called");
+        line["time"].as_str().expect("a time").to_owned()
+    };
+    assert!(time("slow") <= time("started") && time("started") <= time("crash"), "{all:#?}");
     let echo = all.iter().find(|line| line["tool"] == "echo").expect("it was called");
     let session = echo["session"].as_str().expect("a text");
     assert!(session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit()), "{session}");
@@ -220,25 +226,30 @@ fn arguments_are_kept_as_the_file_says_and_secrets_never() {
     let secret = "hunter22-\"quoted\"";
     for (kept, arguments) in [
         ("off", Value::Null),
-        ("keys", json!(["more", "text"])),
-        ("full", json!({"text": "my ${PASSWORD}", "more": [1, 2]})),
+        ("keys", json!(["header", "more", "text"])),
+        (
+            "full",
+            json!({"text": "my ${PASSWORD}", "more": [1, 2], "header": "${OTEL_EXPORTER_OTLP_HEADERS}"}),
+        ),
     ] {
         let mut entry = fake("--with echo,result");
         entry["env"] = json!({"PASSWORD": "${PASSWORD}"});
         let mut config = journalled(dev("proxy", json!({"a": entry})));
         config["journalArguments"] = json!(kept);
         let mut gateway = Gateway::spawn_with(Lab::new(), &config, |command| {
-            command.env("PASSWORD", secret);
+            command.env("PASSWORD", secret).env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=hunter22-header");
         });
-        gateway.initialize(VERSION);
+        gateway.initialize_as(VERSION, "{}", "agent hunter22-header");
         gateway.open("dev");
-        gateway.use_tool("a", "echo", json!({"text": format!("my {secret}"), "more": [1, 2]})).text();
+        let given = json!({"text": format!("my {secret}"), "more": [1, 2], "header": "hunter22-header"});
+        gateway.use_tool("a", "echo", &given).text();
         let long = json!({"json": format!("{{\"content\":[],\"x\":\"{}\"}}", "é".repeat(50_000))});
         gateway.use_tool("a", "result", &long);
         let lab = gateway.finish();
         let calls = of_kind(&lab, "call");
         let call = &calls[0];
         assert_eq!(call["arguments"], arguments, "{kept}");
+        assert_eq!(call["client"], "agent ${OTEL_EXPORTER_OTLP_HEADERS}", "{kept}");
         assert_eq!(call.get("result").is_some(), kept == "full", "{call}");
         let whole: String = lines(&lab).iter().map(Value::to_string).collect();
         assert!(!whole.contains("hunter22"), "{kept}: {whole}");
@@ -303,6 +314,7 @@ fn toolman_has_namespaces_and_both_faces_write_to_one_place() {
         server("files", "--with echo", "")
     ));
     toolman.call("files_echo", "{}").text();
+    toolman.call("toolman_call", r#"{"name":"files_echo"}"#).text();
     let lab = toolman.finish();
     let mut gateway =
         Gateway::spawn_with(lab, journalled(dev("proxy", json!({"a": fake("--with echo")}))), |_| ());
@@ -311,17 +323,19 @@ fn toolman_has_namespaces_and_both_faces_write_to_one_place() {
     gateway.use_tool("a", "echo", "{}").text();
     let lab = gateway.finish();
     let calls = of_kind(&lab, "call");
+    for call in &calls[..2] {
+        assert_eq!(
+            known(call, &["face", "namespace", "toolbox", "server", "tool"]),
+            json!({"face": "toolman", "namespace": "files", "toolbox": null, "server": null, "tool": "echo"})
+        );
+    }
     assert_eq!(
-        known(&calls[0], &["face", "namespace", "toolbox", "server", "tool"]),
-        json!({"face": "toolman", "namespace": "files", "toolbox": null, "server": null, "tool": "echo"})
-    );
-    assert_eq!(
-        known(&calls[1], &["face", "toolbox", "server"]),
+        known(&calls[2], &["face", "toolbox", "server"]),
         json!({"face": "workbench", "toolbox": "dev", "server": "a"})
     );
     let log = lab.run(lab.program(&toolman_path()).args(["log", "--kind", "call", "--json"]));
-    assert_eq!(log.stdout.lines().count(), 2, "{log:?}");
-    for (filter, count) in [("files", 1), ("a", 1), ("dev/a", 1), ("dev", 0)] {
+    assert_eq!(log.stdout.lines().count(), 3, "{log:?}");
+    for (filter, count) in [("files", 2), ("a", 1), ("dev/a", 1), ("dev", 0)] {
         let log = verb(&lab, &["log", "--json", "--kind", "call", "--server", filter]);
         assert_eq!(log.stdout.lines().count(), count, "{filter}: {log:?}");
     }

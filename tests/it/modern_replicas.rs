@@ -146,7 +146,7 @@ fn what_is_opened_at_one_is_open_everywhere_and_what_is_closed_is_gone() {
         }
         fleet.call(&mut client, (at + 1) % 3, "workbench_close_toolbox", r#"{"toolbox_name":"dev"}"#).text();
         for other in 0..3 {
-            client.until("it is closed", |client| !is_open(&fleet, client, other));
+            assert!(!is_open(&fleet, &mut client, other), "closed at {}, asked at {other}", (at + 1) % 3);
         }
     }
     // Whoever starts later finds it open as well.
@@ -172,7 +172,7 @@ fn what_toolman_activates_is_active_everywhere() {
     }
     fleet.call(&mut client, 1, "toolman_activate", switch(&[], &["p_echo"])).text();
     for at in 0..3 {
-        client.until("it is off", |client| !is_active(&fleet, client, at));
+        assert!(!is_active(&fleet, &mut client, at), "{at}");
     }
 }
 
@@ -323,4 +323,32 @@ fn a_tokens_own_server_runs_once_and_moves_when_its_replica_dies() {
     assert_ne!(moved, pids[0]);
     assert_eq!(pid(&fleet, one, 1), moved);
     assert_eq!(pid(&fleet, two, 2), pids[1], "the other one stayed");
+}
+
+#[test]
+fn a_draining_replica_finishes_the_calls_that_others_handed_it() {
+    let Some(mut fleet) = Fleet::start(Config::Workbench(own_servers())) else { return };
+    let mut client = fleet.modern_with("token-of-one");
+    open(&fleet, &mut client, 0);
+    let first = pid(&fleet, &mut client, 1);
+    // One call comes to the home itself, the others are handed to it; all last longer than it takes to drain the rest.
+    let slow: Vec<String> = (0..3)
+        .map(|at| {
+            let arguments = json!({"key": at.to_string(), "ms": 1500});
+            let id = fleet.turn(&mut client, at).post_call("use_tool", use_tool("slow", arguments));
+            fleet
+                .call(&mut client, 1, "use_tool", use_tool("started", json!({"key": at.to_string()})))
+                .text();
+            id
+        })
+        .collect();
+    fleet.hosts[0].signal("TERM");
+    for (at, id) in slow.iter().enumerate() {
+        assert_eq!(client.answer(id).text(), "slow", "the call that came to {at}");
+    }
+    assert_eq!(fleet.hosts[0].wait().code(), Some(0));
+    // The token's server is elsewhere.
+    let moved = pid(&fleet, &mut client, 1);
+    assert_ne!(moved, first);
+    assert_eq!(pid(&fleet, &mut client, 2), moved);
 }

@@ -44,8 +44,10 @@ fn metric(host: &Host, line: &str) -> String {
 
 #[test]
 fn prometheus_reads_what_was_answered() {
-    let flags = "--with echo,error,result,crash --prompts 1";
-    let host = host(dev("dynamic", json!({"a": fake(flags), "b": fake("--exit 7")})), true);
+    let flags = "--with echo,error,result,crash --prompts 1 --resources 1";
+    let mut config = dev("dynamic", json!({"a": fake(flags), "b": fake("--exit 7")}));
+    config["toolboxes"]["more"] = json!({"description": "Closed", "mcpServers": {"c": fake("--with echo")}});
+    let host = host(config, true);
     let mut client = host.client(Era::Legacy);
     client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
     client.call("dev__a__echo", "{}").text();
@@ -53,6 +55,8 @@ fn prometheus_reads_what_was_answered() {
     client.call("dev__a__ghost", "{}");
     client.request("tools/dream", "{}");
     client.request("prompts/get", json!({"name": "dev__a__prompt-1"}));
+    let listed = client.request("resources/list", "{}").result();
+    client.request("resources/read", json!({"uri": listed["resources"][0]["uri"]})).result();
     let common = r#"network_transport="tcp",mcp_protocol_version="2025-06-18""#;
     let upstream = r#"network_transport="pipe",mcp_protocol_version="2025-11-25",mcp_workbench_toolbox="dev",mcp_workbench_server="a""#;
     let server = "mcp_server_operation_duration_seconds_count";
@@ -71,7 +75,13 @@ fn prometheus_reads_what_was_answered() {
         ),
         r#"mcp_workbench_server_starts_total{mcp_workbench_toolbox="dev",mcp_workbench_server="a"} 1"#
             .to_owned(),
+        format!(r#"{server}{{mcp_method_name="resources/read",{common}}} 1"#),
+        format!(
+            r#"{server}{{mcp_method_name="prompts/get",gen_ai_prompt_name="dev__a__prompt-1",{common}}} 1"#
+        ),
         r#"mcp_workbench_servers{state="running"} 1"#.to_owned(),
+        r#"mcp_workbench_servers{state="idle"} 1"#.to_owned(),
+        r#"mcp_workbench_servers{state="starting"} 0"#.to_owned(),
         r#"mcp_workbench_servers{state="failed"} 1"#.to_owned(),
         "mcp_workbench_sessions 1".to_owned(),
         format!(r#"mcp_workbench_build_info{{version="{}"}} 1"#, env!("CARGO_PKG_VERSION")),
@@ -86,6 +96,7 @@ fn prometheus_reads_what_was_answered() {
     metric(&host, r#"mcp_workbench_servers{state="failed"} 2"#);
     let plain = scrape(&host, "Accept: text/plain\r\n");
     assert_eq!(plain.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    assert!(!plain.body.contains("fake://"), "resources are never labels: {}", plain.body);
     assert!(plain.body.contains("process_resident_memory_bytes ") || !cfg!(target_os = "linux"));
     for page in ["docs/grafana/mcp-workbench.json", "docs/observability.md"] {
         let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(page))
@@ -96,6 +107,62 @@ fn prometheus_reads_what_was_answered() {
     let open = scrape(&host, "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
     assert_eq!(open.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+}
+
+/// A failure has one name, wherever it is told: in the metrics and in the journal.
+#[test]
+fn every_way_to_fail_has_its_name() {
+    let mut hasty = fake("--with slow");
+    hasty["callTimeout"] = json!(0.3);
+    let frail = fake("--with echo,slow,started,crash --fail-while @dir/broken");
+    let mut config = dev("dynamic", json!({"frail": frail, "hasty": hasty}));
+    config["journal"] = json!(true);
+    let host = host(config, true);
+    let mut client = host.client(Era::Legacy);
+    client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    client.call("dev__hasty__slow", "{}").failure();
+    let slow = client.post_call("dev__frail__slow", r#"{"key":"k"}"#);
+    client.call("dev__frail__started", r#"{"key":"k"}"#).text();
+    client.cancel(&slow);
+    host.lab.write("broken", "");
+    client.call("dev__frail__crash", "{}").failure();
+    client.call("dev__frail__echo", "{}").failure();
+    let series = |tool: &str, error: &str, carried: &str, server: &str| {
+        format!(
+            r#"mcp_client_operation_duration_seconds_count{{mcp_method_name="tools/call",gen_ai_tool_name="{tool}",error_type="{error}",{carried}mcp_workbench_toolbox="dev",mcp_workbench_server="{server}"}} 1"#
+        )
+    };
+    let pipe = r#"network_transport="pipe",mcp_protocol_version="2025-11-25","#;
+    // A server that does not start has no connection to tell of.
+    for (tool, error, carried, server) in [
+        ("echo", "unavailable", "", "frail"),
+        ("slow", "timeout", pipe, "hasty"),
+        ("slow", "cancelled", pipe, "frail"),
+        ("crash", "connection_lost", pipe, "frail"),
+    ] {
+        metric(&host, &series(tool, error, carried, server));
+    }
+    let mut told = Vec::new();
+    let end = Instant::now() + DEADLINE;
+    while told.len() < 5 {
+        assert!(Instant::now() < end, "{told:?}");
+        let journal = host.lab.run(host.lab.command().args(["log", "--json", "--kind", "call"])).stdout;
+        let words = |line: Value| {
+            ["tool", "outcome", "error"].map(|key| line[key].as_str().unwrap_or("-").to_owned()).join(" ")
+        };
+        told = journal.lines().map(|line| words(serde_json::from_str(line).expect("JSON"))).collect();
+    }
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "crash lost connection_lost",
+            "echo error unavailable",
+            "slow cancelled cancelled",
+            "slow error timeout",
+            "started ok -"
+        ]
+    );
 }
 
 /// The names of metrics and labels in a text.
@@ -270,6 +337,7 @@ fn spans_follow_a_request_through_both_eras() {
             );
             let errand = find(&spans, "tools/call echo", 3);
             assert_eq!((&errand["traceId"], &errand["parentSpanId"]), (&json!(TRACE), &server["spanId"]));
+            assert_eq!((&server["traceState"], &errand["traceState"]), (&json!("v=1"), &json!("v=1")));
             let told = &echoed["_meta"];
             let span = errand["spanId"].as_str().expect("an id");
             assert_eq!(told["traceparent"], format!("00-{TRACE}-{span}-01"));
@@ -303,6 +371,52 @@ fn spans_follow_a_request_through_both_eras() {
             assert_eq!(attribute(answered, "error.type"), Some("tool_error"));
             assert_ne!(answered["traceId"], TRACE);
         }
+    }
+}
+
+#[test]
+fn spans_over_http_name_what_is_read_and_got() {
+    let collector = Collector::start(Manners::Good);
+    let lab = Lab::new();
+    let config = dev("dynamic", json!({"a": fake("--resources 1 --prompts 1")}));
+    lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+    let host = Host::new(Gateway::run_in(lab, &gateway_path(), |command| {
+        command
+            .args(["serve", "--http", "127.0.0.1:0"])
+            .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/v1/traces", collector.url))
+            .env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "10");
+    }));
+    let mut client = host.client(Era::Legacy);
+    client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    let listed = client.request("resources/list", "{}").result();
+    let uri = listed["resources"][0]["uri"].as_str().expect("a URI").to_owned();
+    client.request("resources/read", json!({"uri": uri})).result();
+    client.request("prompts/get", json!({"name": "dev__a__prompt-1"})).result();
+    let mut spans = Vec::new();
+    let is_there = |spans: &[Value], name: &str| spans.iter().any(|span| span["name"] == name);
+    while !is_there(&spans, "prompts/get prompt-1") {
+        let (.., document) = collector.requests.recv_timeout(DEADLINE).expect("a document");
+        let resource = document["resourceSpans"][0]["resource"].to_string();
+        assert!(
+            resource.contains("deployment.environment") && resource.contains("mcp-workbench"),
+            "{resource}"
+        );
+        spans.extend(spans_in(&document));
+    }
+    for (name, kind, transport, key, value) in [
+        ("resources/read", 2, "tcp", "mcp.resource.uri", &*uri),
+        ("resources/read", 3, "pipe", "mcp.resource.uri", "fake://resource/1"),
+        ("prompts/get dev__a__prompt-1", 2, "tcp", "gen_ai.prompt.name", "dev__a__prompt-1"),
+        ("prompts/get prompt-1", 3, "pipe", "gen_ai.prompt.name", "prompt-1"),
+    ] {
+        let span = find(&spans, name, kind);
+        assert_eq!(attribute(span, key), Some(value), "{span}");
+        assert_eq!(attribute(span, "network.transport"), Some(transport), "{span}");
+        assert_eq!(attribute(span, "gen_ai.operation.name"), None, "{span}");
+        let nanos =
+            |key: &str| span[key].as_str().and_then(|nanos| nanos.parse::<u64>().ok()).expect("a number");
+        assert!(nanos("startTimeUnixNano") < nanos("endTimeUnixNano"), "{span}");
     }
 }
 
@@ -379,6 +493,28 @@ fn contexts_that_are_not_valid_or_not_sampled() {
     spans.extend(collector.spans());
     assert!(!spans.iter().any(|span| span["traceId"] == TRACE), "{spans:#?}");
     assert!(spans.iter().any(|span| fresh.contains(span["traceId"].as_str().expect("an id"))), "{spans:#?}");
+}
+
+/// Whoever wants progress gets it, and the upstream gets both our token and our context.
+#[test]
+fn a_context_travels_beside_what_a_client_says_in_meta() {
+    let collector = Collector::start(Manners::Good);
+    let config = dev("dynamic", json!({"a": fake("--with echo")}));
+    let gateway = traced(Lab::new(), &config, &collector, &[("OTEL_TRACES_SAMPLER", "always_off")]);
+    let mut client = Client::pipe(Era::Legacy, gateway, "{}");
+    client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    for meta in ["", r#""own":[1]"#, r#""progressToken":"mine","own":[1]"#] {
+        let id = client.post_with("tools/call", r#"{"name":"dev__a__echo"}"#, meta);
+        let echoed: Value = serde_json::from_str(&client.answer(&id).text()).expect("its parameters");
+        let told = &echoed["_meta"];
+        // The sampler says no, whoever asks.
+        assert!(told["traceparent"].as_str().is_some_and(|told| told.ends_with("-00")), "{meta}: {echoed}");
+        assert_eq!(told["own"], if meta.is_empty() { Value::Null } else { json!([1]) }, "{meta}: {echoed}");
+        assert_eq!(told["progressToken"].is_number(), meta.contains("progress"), "{meta}: {echoed}");
+        assert_eq!(echoed["name"], "echo");
+    }
+    drop(client);
+    assert_eq!(collector.spans(), Vec::<Value>::new());
 }
 
 #[test]

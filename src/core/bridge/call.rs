@@ -263,7 +263,7 @@ pub(super) fn interrupts(answer: &Answer<'_>) -> bool {
 
 /// Whether a modern upstream's result asks for more.
 fn asks(result: Node<'_>) -> bool {
-    result.get("resultType").is_some_and(|kind| kind.raw() == "\"input_required\"")
+    result.get("resultType").is_some_and(|kind| kind.is(b"\"input_required\""))
 }
 
 /// Whether a legacy upstream's error names pages that the user must visit first.

@@ -149,16 +149,15 @@ fn send(
     {
         connection.want_level(level);
     }
-    let progress: Option<Box<str>> =
-        Progress::asked(params.given).map(|progress| progress.token.raw().into());
-    let wants_progress = progress.is_some();
-    let caller = Caller { progress, ..caller };
+    let own_meta = params.given.get("_meta").filter(|own| own.is_object());
+    let progress = own_meta.and_then(|own| own.get("progressToken"));
+    let caller = Caller { progress: progress.map(|token| token.raw().into()), ..caller };
     if let Some(opened) = connection.peer.open(id, caller, connection.deadline(&session), on_answer)
         && session.goes_to(key, connection, id)
     {
         connection.log_request(method);
         opened.send(method, |out, id| {
-            params::write(out, params, version, &speaker, wants_progress.then_some(id));
+            params::write(out, params, own_meta, version, &speaker, progress.map(|_| id));
         });
     }
 }

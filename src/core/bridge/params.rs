@@ -30,15 +30,15 @@ pub(super) struct Speaker<'a> {
 }
 
 /// Writes the parameters of a call for an upstream of this version, with `token` in place of the client's own
-/// if it wants progress.
+/// if it wants progress. `own_meta` is their `_meta`, if that is an object.
 pub(super) fn write(
     out: &mut Vec<u8>,
     params: Params<'_>,
+    own_meta: Option<Node<'_>>,
     version: Version,
     speaker: &Speaker<'_>,
     token: Option<u64>,
 ) {
-    let own_meta = params.given.get("_meta").filter(|own| own.is_object());
     let text = meta_for(own_meta, version, speaker, token);
     if version.is_modern() && speaker.meta.is_none() && text.is_none() {
         return params.given.write_with(out, params.changes);
@@ -75,7 +75,7 @@ fn meta_for<'a>(
     const MODERN: [&str; 4] = [meta::VERSION, meta::CLIENT_INFO, meta::CAPABILITIES, meta::LOG_LEVEL];
     // In most calls there is nothing to write: the client's `_meta` goes, stays, or was prepared.
     let own = match (version.is_modern(), &speaker.meta) {
-        (false, _) => match own.filter(|own| own.members().any(|(key, _)| !MODERN.contains(&&*key))) {
+        (false, _) => match own.filter(|own| own.has_other(&MODERN)) {
             Some(own) => Some(own),
             None => return Some(None),
         },
@@ -150,7 +150,14 @@ mod tests {
         ] {
             let (mut scanner, mut out) = (Scanner::default(), Vec::new());
             let node = scanner.scan_str(params).expect("JSON").root();
-            write(&mut out, Params { given: node, changes: &[] }, version, &speaker, token);
+            write(
+                &mut out,
+                Params { given: node, changes: &[] },
+                node.get("_meta"),
+                version,
+                &speaker,
+                token,
+            );
             assert_eq!(String::from_utf8_lossy(&out), expected, "{params} for {version:?}");
         }
     }

@@ -18,7 +18,7 @@ use crate::catalog::{Definition, ExposedItem, Kind, NameLimits, nearest};
 use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
 use crate::core::view::{Clash, Entry, Exposure, Look, View};
-use crate::json::{Node, Scanner, quote};
+use crate::json::{Node, Scanner, escaped, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::protocol::message::Refusal;
@@ -579,13 +579,17 @@ fn write_row(text: &mut String, active: bool, name: &str, about: &str) {
 }
 
 /// The catalog's text about an item: its description or, for a resource without one, the resource's name.
-fn about(kind: Kind, definition: &str) -> String {
-    let mut scanner = Scanner::default();
-    let node = scanner.scan_str(definition).expect("definitions are valid JSON").root();
-    let text = |key| node.get(key).and_then(Node::as_str).map(|text| one_line(&text));
-    let text = |key| text(key).filter(|text| !text.is_empty());
-    let more = if kind == Kind::Tool { None } else { text("title").or_else(|| text("name")) };
-    text("description").or(more).unwrap_or_default().chars().take(DESCRIPTION).collect()
+fn about(kind: Kind, definition: Definition<'_>) -> String {
+    let line = |text: Cow<'_, str>| Some(one_line(&text)).filter(|text| !text.is_empty());
+    let read = |raw, key: Option<&str>| {
+        let mut scanner = Scanner::default();
+        let node = scanner.scan_str(raw).expect("definitions are valid JSON").root();
+        key.map_or(Some(node), |key| node.get(key)).and_then(Node::as_str).and_then(line)
+    };
+    let named = |key| if kind == Kind::Tool { None } else { read(definition.raw(), Some(key)) };
+    let text = definition.description().and_then(|own| read(own, None));
+    let text = text.or_else(|| named("title")).or_else(|| named("name")).unwrap_or_default();
+    text.chars().take(DESCRIPTION).collect()
 }
 
 /// The items of a kind that the catalog shows: all but those that hosts of apps handle themselves.
@@ -705,7 +709,7 @@ impl Exposure for Toolman {
     }
 
     fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
-        definition.write_named(out, &quote(name));
+        definition.write_named(out, &["\"", &escaped(name), "\""]);
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
@@ -763,7 +767,7 @@ impl Exposure for Toolman {
         true
     }
 
-    fn tells(&self, kind: Kind, definition: &str) -> Option<String> {
+    fn tells(&self, kind: Kind, definition: Definition<'_>) -> Option<String> {
         (kind != Kind::Prompt).then(|| about(kind, definition))
     }
 }

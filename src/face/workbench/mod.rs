@@ -17,7 +17,7 @@ use crate::core::upstream::Upstream;
 use crate::core::view::Exposure;
 use crate::face::reading::{self, READ, is_on};
 use crate::face::{Viewer, name_limits};
-use crate::json::{Raw, quote};
+use crate::json::{Raw, escaped};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
 use crate::text::percent::encode;
@@ -245,27 +245,27 @@ impl Exposure for Workbench {
         definition: Definition<'_>,
         out: &mut Vec<u8>,
     ) {
-        let (name, own_name) = (quote(name), definition.raw_key());
+        let (name, own_name) = (escaped(name), definition.raw_key());
+        let name = ["\"", &name, "\""];
         if kind != Kind::Tool {
             return definition.write_named(out, &name);
         }
-        let (toolbox, server) = (quote(&upstream.group), quote(&upstream.server));
-        let [in_box, at] = [&toolbox, &server].map(|quoted| &quoted[1..quoted.len() - 1]);
+        let (in_box, at) = (&*escaped(&upstream.group), &*escaped(&upstream.server));
         let own = definition.description().and_then(|own| own.strip_prefix('"'));
         let description = match own {
             None | Some("\"") => ["\"[", in_box, "/", at, "]", "\""],
             Some(own) => ["\"[", in_box, "/", at, "] ", own],
         };
-        let origin = ["{\"toolbox\":", &toolbox, ",\"server\":", &server, ",\"tool\":", own_name, "}"];
+        let origin = ["{\"toolbox\":\"", in_box, "\",\"server\":\"", at, "\",\"tool\":", own_name, "}"];
         match definition.meta() {
             Some(own) => {
                 let meta = Raw::own(own).root().with(&[(ORIGIN, Some(&*origin.concat()))]);
-                definition.write_tool(out, &[&name], &description, &[&meta]);
+                definition.write_tool(out, &name, &description, &[&meta]);
             }
             None => {
                 let [a, b, c, d, e, f, g] = origin;
                 let meta = ["{\"", ORIGIN, "\":", a, b, c, d, e, f, g, "}"];
-                definition.write_tool(out, &[&name], &description, &meta);
+                definition.write_tool(out, &name, &description, &meta);
             }
         }
     }

@@ -333,7 +333,7 @@ fn call_row(number: u64, happening: &Happening, call: &AnsweredCall) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::locate::FaceKind;
     use crate::events::{CallOutcome, Who};
@@ -344,7 +344,8 @@ mod tests {
         Pass { groups: Some(vec![group.to_owned()]), ..ALL }
     }
 
-    fn call(time: Millis, group: &str, ms: f64, outcome: CallOutcome) -> Arc<Happening> {
+    /// A call of the tool `tool` in this group.
+    pub(in super::super) fn call(time: Millis, group: &str, ms: f64, outcome: CallOutcome) -> Arc<Happening> {
         let who = Who { client: "client".into(), session: format!("session of {group}").into(), token: None };
         let call = AnsweredCall {
             who: Arc::new(who),

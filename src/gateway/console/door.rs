@@ -150,13 +150,14 @@ impl Door {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
     use crate::config::{Secret, Serving};
 
-    fn door(name: &str, tokens: Vec<Token>) -> (Door, PathBuf) {
+    /// A door, and the directory of its key.
+    pub(in super::super) fn door(name: &str, tokens: Vec<Token>) -> (Door, PathBuf) {
         let state = std::env::temp_dir().join(format!("mcp-workbench-{name}-{}", std::process::id()));
         let serving = Serving {
             session_idle_timeout: Duration::MAX,
@@ -170,7 +171,7 @@ mod tests {
         (Door::new(bound, &["gateway.example".to_owned()], Rules::new(&serving, None), key), state)
     }
 
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+    pub(in super::super) fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().expect("a value"));

@@ -24,7 +24,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
 
 use self::chronicle::Chronicle;
@@ -39,7 +38,7 @@ use crate::core::process::ProcessTable;
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
 use crate::core::workspace::Workspace;
-use crate::events::{Happening, JournalReader, Live, Millis};
+use crate::events::{JournalReader, Millis};
 use crate::protocol::era::{ClientHello, Version};
 
 /// How the console calls itself where it is a client.
@@ -137,7 +136,7 @@ impl Console {
         let console = Self::new(door, face, false, Box::new(house));
         if !engine.settings().journal.on {
             // Without a journal nobody else would tell of the calls that a person tries from the console.
-            tokio::spawn(listen(console.record.clone(), Arc::downgrade(&engine), engine.events.subscribe()));
+            record(&engine, &console.record);
         }
         tokio::spawn(read_journal(Arc::downgrade(&console), journal));
         console
@@ -191,7 +190,7 @@ impl Console {
         for House { engine, .. } in houses {
             if !heard.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(engine))) {
                 heard.push(Arc::downgrade(engine));
-                tokio::spawn(listen(self.record.clone(), Arc::downgrade(engine), engine.events.subscribe()));
+                record(engine, &self.record);
             }
         }
     }
@@ -293,32 +292,14 @@ impl Console {
     }
 }
 
-/// Records what an engine tells, for as long as there is one.
-async fn listen(record: Arc<Mutex<Chronicle>>, engine: Weak<Engine>, first: Live) {
-    let Live { recent, mut live } = first;
-    let mut last = recent.last().cloned();
-    recent.into_iter().for_each(|happening| record.lock().add(happening));
-    loop {
-        match live.recv().await {
-            Ok(happening) => {
-                last = Some(happening.clone());
-                record.lock().add(happening);
-            }
-            Err(RecvError::Lagged(_)) => {
-                let Some(engine) = engine.upgrade() else { return };
-                let again = engine.events.subscribe();
-                live = again.live;
-                let is_last =
-                    |other: &Arc<Happening>| last.as_ref().is_some_and(|last| Arc::ptr_eq(last, other));
-                let known = again.recent.iter().rposition(is_last).map_or(0, |at| at + 1);
-                for happening in again.recent.into_iter().skip(known) {
-                    last = Some(happening.clone());
-                    record.lock().add(happening);
-                }
-            }
-            Err(RecvError::Closed) => return,
-        }
-    }
+/// Records what an engine tells, for as long as somebody has the record. The thread of events does it, not the one
+/// that serves clients.
+fn record(engine: &Engine, record: &Arc<Mutex<Chronicle>>) {
+    let record = Arc::downgrade(record);
+    engine.events.listen(move |happening| {
+        let record = record.upgrade();
+        record.inspect(|record| record.lock().add(happening.clone())).is_some()
+    });
 }
 
 /// Records what gateways write into the journal, for as long as the console is there.

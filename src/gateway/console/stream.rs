@@ -93,7 +93,7 @@ impl TabStream {
             self.last_slow = Some(Instant::now());
             self.tell(&mut out, "plot", || console.record.lock().plot(&pass, now()));
         }
-        self.tell_calls(&mut out);
+        self.tell_calls(&mut out, slow);
         Some(out)
     }
 
@@ -106,11 +106,15 @@ impl TabStream {
         }
     }
 
-    /// Tells of the calls since the last time; of all that are kept if some of those are not.
-    fn tell_calls(&mut self, out: &mut String) {
+    /// Tells of the calls since the last time; of all that are kept if some of those are not. Nobody can read that
+    /// many at a time, so then the next `slow` tick is soon enough.
+    fn tell_calls(&mut self, out: &mut String, slow: bool) {
         let record = self.console.record.lock();
         let news = self.next_call.and_then(|next| record.calls_from(next, &self.pass));
         let anew = news.is_none();
+        if anew && !slow {
+            return;
+        }
         let calls = news.unwrap_or_else(|| record.calls_seen(0, &self.pass));
         self.next_call = Some(record.next());
         if anew || !calls.is_empty() {
@@ -145,9 +149,9 @@ fn clients(console: &Console, houses: &[House], pass: &Pass) -> Value {
         for client in introduced(&workspace) {
             let secrets = &house.engine.settings().secrets;
             let (name, version) = (secrets.redact(&client.name), secrets.redact(&client.client_version));
-            let (calls, since) = (record.calls_of(&client.session, &client.name), millis(client.since));
+            let (calls, since) = (record.calls_of(&client.session, &name), millis(client.since));
             let row = json!({
-                "key": format!("{} {}", client.session, client.name), "name": name, "version": version,
+                "key": format!("{} {name}", client.session), "name": name, "version": version,
                 "era": client.era, "since": since, "calls": calls,
             });
             rows.push((since, row));
@@ -177,5 +181,53 @@ impl Body for TabStream {
                 return Poll::Ready(Some(Ok(Frame::data(news.into()))));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chronicle::tests::call;
+    use super::super::door::tests::{door, headers};
+    use super::*;
+    use crate::config::locate::FaceKind;
+    use crate::events::CallOutcome;
+
+    /// The calls that a piece of the stream tells of, and whether it tells all of them anew; `None` if it tells of none.
+    fn calls(piece: &str) -> Option<(bool, usize)> {
+        let (_, rest) = piece.split_once("event: calls\ndata: ")?;
+        let told: Value = serde_json::from_str(rest.lines().next()?).expect("JSON");
+        Some((told["anew"] == true, told["calls"].as_array()?.len()))
+    }
+
+    #[tokio::test]
+    async fn a_tab_that_reads_nothing_keeps_nothing_and_gets_the_state_anew() {
+        let (door, state) = door("tab", Vec::new());
+        let key = door.key().expect("it was made");
+        let console = Console::new(door, FaceKind::Workbench, true, Box::new(Vec::new));
+        let headers = headers(&[("authorization", &format!("Bearer {key}"))]);
+        let pass = console.door.pass(&headers).expect("the key is right");
+        let mut tab = TabStream::new(console.clone(), pass, headers);
+        let happen = |count: u64| {
+            (0..count).for_each(|n| console.record.lock().add(call(n, "dev", 1.0, CallOutcome::Ok)));
+        };
+        let read = |tab: &mut TabStream| tab.news().expect("it may look");
+        assert_eq!(calls(&read(&mut tab)), Some((true, 0)));
+        happen(3);
+        assert_eq!(calls(&read(&mut tab)), Some((false, 3)));
+        let kept = |tab: &TabStream| tab.told.values().map(String::len).sum::<usize>();
+        let before = kept(&tab);
+        happen(20_000);
+        assert_eq!(kept(&tab), before, "nobody keeps anything for a tab");
+        // More than is kept is told once a second at most.
+        assert_eq!(calls(&read(&mut tab)), None);
+        tab.last_slow = None;
+        assert_eq!(calls(&read(&mut tab)), Some((true, 500)));
+        assert_eq!(calls(&read(&mut tab)), None);
+        happen(1);
+        assert_eq!(calls(&read(&mut tab)), Some((false, 1)));
+        assert!(kept(&tab) < before + 10_000, "{} B", kept(&tab));
+        let _ = std::fs::remove_dir_all(state);
+        tab.last_slow = None;
+        assert_eq!(tab.news(), None, "the key was deleted");
     }
 }

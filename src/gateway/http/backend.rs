@@ -89,6 +89,8 @@ pub trait Backend: Send + Sync + 'static {
     fn fail(&self, client: &Arc<Self::Legacy>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>);
     /// Handles the end of a legacy client: its calls are cancelled, and what it opened is released.
     fn close(&self, client: &Arc<Self::Legacy>);
+    /// Deletes what other replicas could still read of a legacy client that has ended at all of them.
+    fn forget<'a>(&'a self, client: &'a Arc<Self::Legacy>) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
     /// Handles a modern request or notification. Its headers have been checked, except `mirrored`, which
     /// stand for parameters of a tool. Dropping the returned value before the answer cancels the request.
     fn modern(

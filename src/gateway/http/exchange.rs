@@ -15,9 +15,9 @@ use super::answer::{
     modern_status, nothing_here, page, refuse, store_away, text, try_again, unauthorized, whole,
     wrong_method,
 };
+use super::errand::Errand;
 use super::guard::single;
 use super::headers::{Accepted, LAST_EVENT_ID, SESSION_ID, is_json, names_html, says_modern};
-use super::homes::Errand;
 use super::plan::{Begun, LegacyCall, Post, Whereabouts};
 use super::sessions::HttpSession;
 use super::stream::{AnswerForm, LoneAnswer, Reader};
@@ -199,10 +199,11 @@ impl<B: Backend> HttpServer<B> {
             Ok(session) => session,
             Err(denied) => return denied.answer(),
         };
-        if let Some(home) = &session.home
-            && home.end().await.is_err()
-        {
-            return store_away();
+        if let Some(home) = &session.home {
+            if home.end().await.is_err() {
+                return store_away();
+            }
+            self.backend.forget(&session.backend).await;
         }
         if self.sessions.remove(&session) {
             self.backend.close(&session.backend);
@@ -212,12 +213,13 @@ impl<B: Backend> HttpServer<B> {
 
     async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
         let elsewhere = match &self.homes {
-            Some(homes) if !says_modern(request.headers()) => {
+            Some(homes) if !says_modern(request.headers()) => loop {
                 match self.is_elsewhere(homes, request.headers(), &caller).await {
-                    Ok(elsewhere) => elsewhere,
+                    Ok(false) if !self.stands(request.headers(), &caller, false).await => {}
+                    Ok(elsewhere) => break elsewhere,
                     Err(away) => return away,
                 }
-            }
+            },
             _ => false,
         };
         // Only the body shows whether a message is modern, so that its session does not matter.
@@ -345,12 +347,16 @@ impl<B: Backend> HttpServer<B> {
     async fn legacy_answer(&self, call: LegacyCall<B::Legacy>) -> (HttpAnswer, bool) {
         let LegacyCall { session, stream, mut reader } = call;
         let form = reader.kind().await;
-        if let (Some(homes), Some(home)) = (&self.homes, &session.home)
-            && !homes.replicas.is_settled()
-        {
-            homes.replicas.settled().await;
-            if home.is_left() && !self.is_draining() {
-                return (store_away(), false);
+        if let (Some(homes), Some(home)) = (&self.homes, &session.home) {
+            // Only what changes the session waits for the store; a call does not.
+            if stream.waits() {
+                home.recorded().await;
+            }
+            if !homes.replicas.is_settled() {
+                homes.replicas.settled().await;
+                if home.is_left() && !self.is_draining() {
+                    return (store_away(), false);
+                }
             }
         }
         match form {

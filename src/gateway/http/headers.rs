@@ -18,6 +18,9 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
+/// `Accept` as nearly all clients spell it, which takes a tenth of the time of reading it.
+const USUAL: &str = "application/json, text/event-stream";
+
 /// The kinds of answer that a client accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Accepted {
@@ -28,6 +31,9 @@ pub(super) struct Accepted {
 impl Accepted {
     /// Reads `Accept`. A request without it accepts everything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
+        if let Ok(Some(USUAL)) = single(headers, &header::ACCEPT) {
+            return Self { json: true, events: true };
+        }
         // Whether each kind of range is accepted, by the first of its name.
         let [mut json, mut events, mut application, mut text, mut all] = [None; 5];
         let mut is_silent = true;

@@ -13,12 +13,14 @@
 //! changes nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::Caller;
@@ -110,17 +112,20 @@ pub(super) struct Home {
     pub(super) key: String,
     about: Standing,
     epoch: AtomicU64,
+    /// How often the keys had changed when the session was last sealed.
+    sealed_after: AtomicU64,
     kept_for: Duration,
     owner: OnceLock<SessionHooks>,
     state: Mutex<HomeState>,
+    /// Told when it was tried to store how the session stands, and when it stands as it did elsewhere.
+    settled: Notify,
     own: Weak<Home>,
 }
 
 #[derive(Default)]
 struct HomeState {
     life: Duration,
-    /// Whether the session stands otherwise than the store says.
-    changed: bool,
+    record: RecordState,
     /// Streams with events that are not stored.
     waiting: Vec<Arc<Stream>>,
     /// Whether somebody is storing.
@@ -136,6 +141,17 @@ struct HomeState {
     obsolete: Vec<String>,
     previous: Option<String>,
     touched: Option<Instant>,
+}
+
+/// How far it is stored how a session stands.
+#[derive(Default)]
+struct RecordState {
+    /// Whether it stands otherwise than the store says.
+    changed: bool,
+    /// Whether somebody is storing it.
+    storing: bool,
+    /// How it stood at another replica, until it stands so here.
+    inherited: Option<Record>,
 }
 
 /// What a replica has of a session.
@@ -183,9 +199,11 @@ impl Home {
             key: entry_key(id),
             about,
             epoch: AtomicU64::new(0),
+            sealed_after: AtomicU64::new(replicas.key_changes()),
             kept_for,
             owner: OnceLock::new(),
             state: Mutex::new(state),
+            settled: Notify::new(),
             own: own.clone(),
         })
     }
@@ -199,6 +217,7 @@ impl Home {
     pub(super) fn inherit(&self, epoch: u64, standing: Standing) {
         self.epoch.store(epoch, Ordering::Relaxed);
         let mut state = self.state.lock();
+        state.record.inherited = Some(standing.record);
         state.inbox = standing.inbox;
         state.streams = standing.streams;
         state.previous = standing.previous;
@@ -238,7 +257,7 @@ impl Home {
 
     /// Notes that the session stands otherwise than before.
     pub(super) fn changed(&self) {
-        self.state.lock().changed = true;
+        self.state.lock().record.changed = true;
         self.start();
     }
 
@@ -249,7 +268,7 @@ impl Home {
             let log = self.log(old);
             state.obsolete.push(log);
         }
-        state.changed = true;
+        state.record.changed = true;
         drop(state);
         self.start();
     }
@@ -258,6 +277,8 @@ impl Home {
     fn standing(&self) -> Option<Vec<u8>> {
         let record = (self.owner.get()?.record)()?;
         let mut state = self.state.lock();
+        // Whoever comes next opens all of it, though we have not come to the end.
+        let record = state.record.inherited.clone().unwrap_or(record);
         let kept_for = self.kept_for;
         let stale: Vec<_> = state.ended.extract_if(|_, since| since.elapsed() >= kept_for).collect();
         for (number, _) in stale {
@@ -297,6 +318,12 @@ impl Home {
     pub(super) fn care(&self, idle: Duration, inbox_is_read: bool) {
         let mut state = self.state.lock();
         state.life = life(idle);
+        let key_changes = self.replicas.key_changes();
+        if self.sealed_after.swap(key_changes, Ordering::Relaxed) != key_changes {
+            state.record.changed = true;
+            drop(state);
+            return self.start();
+        }
         let is_due = |last: Instant| last.elapsed() >= (idle / 4).min(self.kept_for / 4);
         if self.epoch() == 0 || state.hold != Hold::Ours || !state.touched.is_none_or(is_due) {
             return;
@@ -351,6 +378,41 @@ impl Home {
         let _ = self.replicas.swap(&self.key, self.epoch(), "", &standing, self.life()).await;
     }
 
+    /// Waits until it is stored how the session stands, or it cannot be.
+    pub(super) async fn recorded(&self) {
+        self.once(|state| {
+            self.epoch() == 0 || !state.record.changed && !state.record.storing || self.replicas.is_away()
+        })
+        .await;
+    }
+
+    /// The session stands here as it did elsewhere.
+    pub(super) fn restored(&self) {
+        self.state.lock().record.inherited = None;
+        self.settled.notify_waiters();
+        self.changed();
+    }
+
+    /// Waits until the session stands here as it did elsewhere.
+    pub(super) async fn ready(&self) {
+        self.once(|state| state.record.inherited.is_none()).await;
+    }
+
+    /// Waits until something holds that [`Self::settled`] tells of, or the session is no longer ours.
+    async fn once(&self, holds: impl Fn(&HomeState) -> bool) {
+        loop {
+            let mut settled = pin!(self.settled.notified());
+            settled.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if holds(&state) || state.hold != Hold::Ours {
+                    return;
+                }
+            }
+            settled.await;
+        }
+    }
+
     /// Waits until all is stored that can be.
     async fn flushed(&self) {
         for _ in 0..MOST_LOOKS {
@@ -384,12 +446,14 @@ impl Home {
         loop {
             let (changed, streams, obsolete) = {
                 let mut state = self.state.lock();
-                let changed = std::mem::take(&mut state.changed) && state.hold == Hold::Ours;
+                let changed = std::mem::take(&mut state.record.changed) && state.hold == Hold::Ours;
+                state.record.storing = changed;
                 let streams = std::mem::take(&mut state.waiting);
                 let obsolete = std::mem::take(&mut state.obsolete);
                 if state.hold == Hold::Lost || !changed && streams.is_empty() && obsolete.is_empty() {
                     state.running = false;
                     drop(state);
+                    self.settled.notify_waiters();
                     streams.iter().for_each(|stream| stream.stored(END));
                     return;
                 }
@@ -408,13 +472,18 @@ impl Home {
                 Ok::<_, Away>(())
             };
             let away = stored.await.is_err();
+            {
+                let mut state = self.state.lock();
+                state.record.storing = false;
+                // It is stored when the store is back.
+                state.record.changed |= changed && away;
+            }
+            self.settled.notify_waiters();
             for stream in &streams {
                 self.store(stream).await;
             }
             if away {
-                // It is stored when the store is back.
                 let mut state = self.state.lock();
-                state.changed |= changed;
                 state.obsolete.extend(obsolete);
                 state.running = false;
                 return;
@@ -452,7 +521,7 @@ impl Home {
             if ends {
                 let mut state = self.state.lock();
                 state.ended.insert(stream.number, Instant::now());
-                state.changed = true;
+                state.record.changed = true;
             }
             stream.stored(next);
             if added.is_err() {
@@ -478,6 +547,7 @@ impl Home {
     /// Gives the session up without a word to the store.
     pub(super) fn forget(&self) {
         self.state.lock().hold = Hold::Lost;
+        self.settled.notify_waiters();
     }
 }
 
@@ -493,7 +563,7 @@ impl Keeper for Home {
             let requests = state.requests.get(&number).map(|text| text.to_string());
             let writer = self.replicas.id.to_string();
             state.streams.insert(number, StreamNote { writer, requests });
-            state.changed = true;
+            state.record.changed = true;
         }
         if !state.waiting.iter().any(|waiting| waiting.number == number) {
             state.waiting.push(stream.clone());

@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Bytes};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderMap;
 use hyper::{Method, Response, StatusCode};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::answer::{HttpAnswer, Payload, draining, empty, store_away};
+use super::errand::{AnswerHead, Errand, ErrandHead, framed, header_map, header_texts, unframed};
 use super::guard::single;
-use super::headers::{LAST_EVENT_ID, SESSION_ID};
+use super::headers::SESSION_ID;
 use super::home::{END, Home, SessionHooks, Standing, StreamNote, entry_key, life, token_digest};
 use super::sessions::{Full, HttpSession};
 use super::stream::{StoredEvents, Stream, Writer};
@@ -44,16 +44,14 @@ pub(super) const DIED: &str = "The replica that had the request ended before it 
 const MOST_TRIES: usize = 100;
 /// The pause before that.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long the failure of a request waits for its session, whose view knows the names of its servers.
+const PROMPT: Duration = Duration::from_millis(100);
 /// How often a stream is read that another replica still writes.
 const FOLLOW: Duration = Duration::from_millis(50);
 /// The most homes that are remembered.
 const MOST_KNOWN: usize = 100_000;
 /// How many pieces of a body may wait for a client before the replica that sends them waits.
 const MOST_PIECES: usize = 16;
-
-/// The headers of a request that its session's home needs.
-const HEADERS: [&str; 5] =
-    ["accept", "content-type", "mcp-protocol-version", "mcp-session-id", "last-event-id"];
 
 /// Where sessions live.
 pub(super) struct Homes {
@@ -71,109 +69,6 @@ enum SessionAt {
     Nowhere,
     /// Nobody can say without the store.
     Unknown,
-}
-
-/// A request on its way to the home of its session.
-#[derive(Clone)]
-pub(super) struct Errand {
-    pub(super) method: Method,
-    pub(super) headers: HeaderMap,
-    pub(super) caller: Caller,
-    pub(super) body: Bytes,
-    /// Whether a home that died had it, so that it must fail.
-    pub(super) lost: bool,
-}
-
-/// The head of an errand, in the letter that carries it; the body follows.
-#[derive(Serialize, Deserialize)]
-struct ErrandHead {
-    method: String,
-    headers: Vec<(String, String)>,
-    toolbox: Option<String>,
-    token: Option<String>,
-    lost: bool,
-}
-
-/// The head of an answer, in the same way.
-#[derive(Serialize, Deserialize)]
-struct AnswerHead {
-    status: u16,
-    headers: Vec<(String, String)>,
-}
-
-/// A head and what follows it, as one text.
-fn framed(head: &impl Serialize, body: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; 4];
-    serde_json::to_writer(&mut out, head).expect("texts and numbers can be written");
-    let length = u32::try_from(out.len() - 4).expect("a head is short");
-    out[..4].copy_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(body);
-    out
-}
-
-fn unframed<H: for<'h> Deserialize<'h>>(text: &[u8]) -> Option<(H, &[u8])> {
-    let (length, rest) = text.split_first_chunk::<4>()?;
-    let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some((serde_json::from_slice(head).ok()?, body))
-}
-
-fn header_texts<'h>(
-    headers: &'h HeaderMap,
-    wanted: impl Fn(&HeaderName) -> bool + 'h,
-) -> Vec<(String, String)> {
-    let known = headers.iter().filter(|(name, _)| wanted(name));
-    known.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
-}
-
-fn header_map(texts: &[(String, String)]) -> HeaderMap {
-    let parsed = |(name, value): &(String, String)| Some((name.parse().ok()?, value.parse().ok()?));
-    texts.iter().filter_map(parsed).collect::<Vec<(HeaderName, HeaderValue)>>().into_iter().fold(
-        HeaderMap::new(),
-        |mut headers, (name, value)| {
-            headers.append(name, value);
-            headers
-        },
-    )
-}
-
-impl Errand {
-    fn write(&self) -> Vec<u8> {
-        let head = ErrandHead {
-            method: self.method.to_string(),
-            headers: header_texts(&self.headers, |name| HEADERS.contains(&name.as_str())),
-            toolbox: self.caller.toolbox.as_ref().map(|toolbox| toolbox.to_string()),
-            token: token_digest(&self.caller),
-            lost: self.lost,
-        };
-        framed(&head, &self.body)
-    }
-
-    fn session_id(&self) -> Option<&str> {
-        self.headers.get(SESSION_ID)?.to_str().ok()
-    }
-
-    /// Whether it brings no request: a notification, or the answer to a question.
-    fn is_one_way(&self) -> bool {
-        let mut scanner = Scanner::default();
-        let Ok(doc) = scanner.scan(&self.body) else { return false };
-        let message = Message::read(doc.root());
-        self.method == Method::POST
-            && matches!(message, Ok(Message::Notification { .. } | Message::Response { .. }))
-    }
-
-    /// The request that goes on with a broken stream after an event.
-    fn resuming(&self, after: &str) -> Option<Self> {
-        let mut headers = self.headers.clone();
-        headers.insert(LAST_EVENT_ID, HeaderValue::from_str(after).ok()?);
-        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        Some(Self {
-            method: Method::GET,
-            headers,
-            caller: self.caller.clone(),
-            body: Bytes::new(),
-            lost: false,
-        })
-    }
 }
 
 impl Homes {
@@ -299,7 +194,6 @@ impl<B: Backend> HttpServer<B> {
         let open = |id: &str, unrelated: Arc<dyn Sink>| self.backend.open(caller.clone(), id, unrelated);
         let session = HttpSession::adopted(id, caller.clone(), version, &self.budget, home, inbox, open);
         self.bind(&session);
-        self.backend.restore(&session.backend, standing.record, epoch << 32).await;
         for (number, note, events) in streams {
             self.adopt_stream(homes, &session, number, note, events);
         }
@@ -316,7 +210,26 @@ impl<B: Backend> HttpServer<B> {
         }
         drop(done);
         tracing::debug!("a session has moved here");
+        let backend = self.backend.clone();
+        tokio::spawn(async move {
+            let _done = scopeguard(|| session.home.iter().for_each(|home| home.restored()));
+            backend.restore(&session.backend, standing.record, epoch << 32).await;
+        });
         Ok(true)
+    }
+
+    /// Waits until the session that a request names stands as it did at another replica; `false`: it has moved on. Servers
+    /// may take their time to start, and what is `lost` fails before they have.
+    pub(super) async fn stands(&self, headers: &HeaderMap, caller: &Caller, lost: bool) -> bool {
+        let Ok(Some(id)) = single(headers, &SESSION_ID) else { return true };
+        let Some(home) = self.sessions.get(id, caller).and_then(|session| session.home.clone()) else {
+            return true;
+        };
+        match lost {
+            true => drop(timeout(PROMPT, home.ready()).await),
+            false => home.ready().await,
+        }
+        self.sessions.get(id, caller).is_some()
     }
 
     /// Goes on with the stream of an answer that another replica began: if that is gone, what it had not answered fails.
@@ -350,6 +263,10 @@ impl<B: Backend> HttpServer<B> {
                 }
                 sleep(FOLLOW).await;
             }
+            if home.is_left() {
+                return;
+            }
+            let _ = timeout(PROMPT, home.ready()).await;
             let Some(server) = server.upgrade() else { return };
             fail(&*server.backend, &client, note.requests.unwrap_or_default().as_bytes(), Writer(stream));
         });
@@ -392,8 +309,11 @@ impl<B: Backend> HttpServer<B> {
     pub(super) fn end_later(&self, session: &Arc<HttpSession<B::Legacy>>) {
         self.backend.close(&session.backend);
         if let Some(home) = session.home.clone().filter(|home| home.epoch() > 0) {
+            let (backend, client) = (self.backend.clone(), session.backend.clone());
             tokio::spawn(async move {
-                let _ = home.end().await;
+                if home.end().await.is_ok() {
+                    backend.forget(&client).await;
+                }
             });
         }
     }
@@ -516,7 +436,10 @@ impl<B: Backend> HttpServer<B> {
                 return draining();
             }
             let home = match self.find(homes, &id, &errand.caller).await {
-                SessionAt::Here | SessionAt::Nowhere => return self.here(errand).await,
+                SessionAt::Here | SessionAt::Nowhere => match self.here(errand.clone()).await {
+                    Some(answer) => return answer,
+                    None => continue,
+                },
                 SessionAt::There(home) => home,
                 SessionAt::Unknown => return store_away(),
             };
@@ -604,13 +527,14 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Answers a request whose session is here.
-    async fn here(&self, errand: Errand) -> HttpAnswer {
+    /// Answers a request whose session is here; `None`: it has moved on.
+    async fn here(&self, errand: Errand) -> Option<HttpAnswer> {
         let Errand { method, headers, caller, body, lost } = errand;
         match method {
-            Method::GET => self.get_here(&headers, &caller),
-            Method::DELETE => self.delete_here(&headers, &caller).await,
-            _ => self.post_here(&headers, caller, body, lost).await,
+            Method::GET => Some(self.get_here(&headers, &caller)),
+            Method::DELETE => Some(self.delete_here(&headers, &caller).await),
+            _ if !self.stands(&headers, &caller, lost).await => None,
+            _ => Some(self.post_here(&headers, caller, body, lost).await),
         }
     }
 
@@ -642,7 +566,10 @@ impl<B: Backend> HttpServer<B> {
             answer = self.here(errand) => answer,
             () = handed.gone() => return,
         };
-        pump(answer, &handed).await;
+        match answer {
+            Some(answer) => pump(answer, &handed).await,
+            None => handed.bounce().await,
+        }
     }
 
     /// Sends what ends a question or a call to the replica that had the session before, and lets calls in flight finish.
@@ -744,7 +671,14 @@ impl Carry {
                     let _ = self.pieces.send(more.into()).await;
                     return None;
                 }
-                Arrival::Lost => return Some((errand.resuming(self.last_event.as_deref()?)?, self.pieces)),
+                Arrival::Lost => {
+                    let next = match &self.last_event {
+                        Some(last) => errand.resuming(last)?,
+                        // Nothing has come yet, so what was asked for is asked for again.
+                        None => Some(errand).filter(|errand| errand.method == Method::GET)?,
+                    };
+                    return Some((next, self.pieces));
+                }
                 Arrival::Bounced | Arrival::CutOff => return None,
             }
         }

@@ -12,6 +12,7 @@ mod answer;
 mod backend;
 mod body;
 mod budget;
+mod errand;
 mod exchange;
 mod guard;
 mod headers;
@@ -50,6 +51,7 @@ pub(super) use self::headers::{is_json, mirror};
 use self::homes::Homes;
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
+use crate::core::process::trim_heap;
 pub use crate::core::route::{Outgoing, Sink};
 use crate::replicas::Replicas;
 
@@ -212,6 +214,8 @@ impl Rule {
     }
 }
 
+/// The time without a new call after which calls are over.
+const QUIET: Duration = Duration::from_secs(3);
 /// The time that clients have to read the last of their answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 /// The largest head of a request, and the largest buffer of a connection.
@@ -237,10 +241,12 @@ pub async fn serve<B: Backend>(
         server.drain().await;
     });
     let mut sweeping = pin!(sweeping);
+    let mut giving_back = pin!(server.give_back_after_calls());
     loop {
         tokio::select! {
             () = &mut ending => break,
             () = &mut sweeping => {}
+            () = &mut giving_back => {}
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
@@ -320,6 +326,7 @@ impl<B: Backend> HttpServer<B> {
         builder.timer(TokioTimer::new()).header_read_timeout(self.settings.head_timeout).max_buf_size(BUFFER);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
+            biased;
             _ = connection.as_mut() => {}
             () = seat.evicted.notified() => {}
             _ = closing.changed() => {
@@ -352,6 +359,21 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
+    /// Gives back what calls took once no more of them come: long messages leave much memory free, and the allocator
+    /// would keep it. Never returns.
+    async fn give_back_after_calls(&self) {
+        loop {
+            self.calls.answered.notified().await;
+            loop {
+                let begun = self.calls.begun();
+                sleep(QUIET).await;
+                if self.calls.begun() == begun {
+                    break trim_heap();
+                }
+            }
+        }
+    }
+
     /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -360,7 +382,13 @@ impl<B: Backend> HttpServer<B> {
         }
         self.release_all().await;
         self.backend.drain();
-        if timeout(self.settings.drain, self.calls.finished()).await.is_err() {
+        let finished = async {
+            self.calls.finished().await;
+            if let Some(homes) = &self.homes {
+                homes.replicas.all_served().await;
+            }
+        };
+        if timeout(self.settings.drain, finished).await.is_err() {
             self.backend.abandon();
             let _ = timeout(LAST_WRITE, self.calls.finished()).await;
         }
@@ -374,11 +402,12 @@ impl<B: Backend> HttpServer<B> {
     }
 }
 
-/// Counts unanswered requests.
+/// Counts requests.
 #[derive(Default)]
 struct Calls {
-    count: AtomicUsize,
-    none: Notify,
+    begun: AtomicUsize,
+    unanswered: AtomicUsize,
+    answered: Notify,
 }
 
 /// One unanswered request.
@@ -386,26 +415,31 @@ struct OpenCall(Arc<Calls>);
 
 impl Calls {
     fn begin(self: &Arc<Self>) -> OpenCall {
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
         OpenCall(self.clone())
+    }
+
+    /// How many have begun so far.
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
     }
 
     async fn finished(&self) {
         loop {
-            let none = self.none.notified();
-            if self.count.load(Ordering::Relaxed) == 0 {
+            let answered = self.answered.notified();
+            if self.unanswered.load(Ordering::Relaxed) == 0 {
                 return;
             }
-            none.await;
+            answered.await;
         }
     }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.none.notify_waiters();
-        }
+        self.0.unanswered.fetch_sub(1, Ordering::Relaxed);
+        self.0.answered.notify_waiters();
     }
 }
 

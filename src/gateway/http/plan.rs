@@ -262,8 +262,8 @@ fn invalid(words: &str) -> Denied {
 }
 
 fn is_string_or_integer(id: &Id) -> bool {
-    let raw = id.raw();
-    raw.starts_with('"') || raw.strip_prefix('-').unwrap_or(&raw).bytes().all(|byte| byte.is_ascii_digit())
+    let Id::Text(raw) = id else { return true };
+    raw.starts_with('"') || raw.strip_prefix('-').unwrap_or(raw).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A sink for messages that nobody waits for.

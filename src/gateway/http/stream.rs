@@ -48,6 +48,8 @@ pub(super) struct Stream {
 struct StreamState {
     /// The only message of a stream without events.
     answer: Option<LoneAnswer>,
+    /// Whether the answer must wait until it is stored how the session stands.
+    waits: bool,
     /// Whether the stream has events, or will only have events.
     started: bool,
     backlog: Backlog,
@@ -229,6 +231,7 @@ impl Stream {
         let stored = if keeper.is_some() { 1 } else { u64::MAX };
         let state = StreamState {
             answer: None,
+            waits: false,
             started: false,
             backlog: Backlog { events: VecDeque::new(), first: 1, next: 1, stored, held: 0, unread: 0 },
             reading: Reading::default(),
@@ -385,6 +388,11 @@ impl Stream {
 
     pub(super) fn is_read(&self) -> bool {
         self.state.lock().reading.attached
+    }
+
+    /// Whether the answer must wait until it is stored how the session stands.
+    pub(super) fn waits(&self) -> bool {
+        self.state.lock().waits
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -599,6 +607,10 @@ pub(super) struct Writer(pub(super) Arc<Stream>);
 impl Sink for Writer {
     fn send(&self, message: Outgoing<'_>) -> bool {
         self.0.push(message) != Pushed::Nowhere
+    }
+
+    fn changed(&self) {
+        self.0.state.lock().waits = true;
     }
 }
 

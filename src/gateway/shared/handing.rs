@@ -357,21 +357,31 @@ impl Shared {
     async fn home_of_own_servers(&self, principal: &str) -> Result<Option<String>, Away> {
         let key = own_servers(principal);
         for _ in 0..MOST_TRIES {
-            let entry = self.replicas.read(&key).await?;
-            let seen = match entry {
+            let (seen, entry) = self.replicas.look(&key).await?;
+            match entry {
                 Some(entry) if *entry.owner == *self.replicas.id => {
                     self.homes.0.lock().insert(principal.to_owned(), entry.epoch);
                     return Ok(None);
                 }
                 Some(entry) if self.replicas.is_there(&entry.owner).await? => return Ok(Some(entry.owner)),
-                entry => entry.map_or(0, |entry| entry.epoch),
-            };
+                _ => {}
+            }
             if let Some(epoch) = self.replicas.swap(&key, seen, &self.replicas.id, &[], LONGEST_LIFE).await? {
                 self.homes.0.lock().insert(principal.to_owned(), epoch);
                 return Ok(None);
             }
         }
         Err(Away("nobody can say where the caller's own servers are".to_owned()))
+    }
+
+    /// Seals what says that homes are here with the key that is in force now.
+    pub(super) async fn seal_homes_anew(&self) -> Result<(), Away> {
+        let homes: Vec<(String, u64)> =
+            self.homes.0.lock().iter().map(|(principal, epoch)| (own_servers(principal), *epoch)).collect();
+        for (key, epoch) in homes {
+            self.replicas.write(&key, epoch, &[], LONGEST_LIFE).await?;
+        }
+        Ok(())
     }
 
     /// Lets others have the homes that are here, since this replica ends.

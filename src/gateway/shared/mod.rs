@@ -1,5 +1,5 @@
-//! What modern callers find at every replica, whichever of them answers. The gateway comes here only if the file names a
-//! store; `Gateway::join` begins it.
+//! What modern callers find at every replica, whichever of them answers, and the long results of all callers. The gateway
+//! comes here only if the file names a store; `Gateway::join` begins it.
 //!
 //! | file | what |
 //! |---|---|
@@ -19,6 +19,7 @@ mod views;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -37,6 +38,7 @@ use crate::core::workspace::Workspace;
 use crate::replicas::Replicas;
 use crate::replicas::post::Subject;
 use crate::replicas::store::Away;
+use crate::results::kept::OWNERS_ROOM;
 
 /// What this gateway shares with its replicas.
 pub(super) struct Shared {
@@ -45,6 +47,8 @@ pub(super) struct Shared {
     homes: Homes,
     /// Whether callers have servers of their own, as long as the file stays the same.
     own_servers: Mutex<HashMap<CallerKey, bool>>,
+    /// How often the keys had changed when all was last sealed.
+    sealed_after: AtomicU64,
 }
 
 impl Shared {
@@ -57,12 +61,28 @@ impl Shared {
     }
 
     /// A new file is in force.
-    pub(super) fn reloaded(&self, gateway: &Gateway) {
+    pub(super) fn reloaded(self: &Arc<Self>, gateway: &Gateway) {
         self.own_servers.lock().clear();
         if gateway.engine.settings().serving.state_keys.is_empty() {
             gateway.engine.bridge.join(&self.replicas.id, &self.replicas.keys());
         }
         self.views.retain(|view| gateway.http_clients.has(&view.workspace));
+        let shared = self.clone();
+        tokio::spawn(async move { shared.seal_anew().await });
+    }
+
+    /// Seals what has to outlive the key before, if there is another one by now.
+    async fn seal_anew(&self) -> Result<(), Away> {
+        let key_changes = self.replicas.key_changes();
+        if self.sealed_after.load(Ordering::Relaxed) == key_changes {
+            return Ok(());
+        }
+        self.seal_homes_anew().await?;
+        for view in self.views.all() {
+            self.seal_view_anew(&view).await?;
+        }
+        self.sealed_after.store(key_changes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether a caller has servers of its own, so that its requests have a home.
@@ -100,12 +120,13 @@ impl Gateway {
             views: Views::default(),
             homes: Homes::default(),
             own_servers: Mutex::default(),
+            sealed_after: AtomicU64::new(replicas.key_changes()),
         });
         if self.shared.set(shared.clone()).is_err() {
             return;
         }
         self.engine.bridge.join(&replicas.id, &replicas.keys());
-        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone() }));
+        self.engine.kept.lie_in(Arc::new(Library { replicas: replicas.clone(), room: OWNERS_ROOM }));
         let gateway = Arc::downgrade(self);
         let views = gateway.clone();
         replicas.serve(
@@ -143,6 +164,7 @@ async fn look_again(gateway: &Arc<Gateway>) -> Result<(), Away> {
         gateway.engine.bridge.join(&shared.replicas.id, &shared.replicas.keys());
     }
     handing::give_up_lost_homes(gateway, shared).await?;
+    shared.seal_anew().await?;
     for view in shared.views.all() {
         let gateway = gateway.clone();
         tokio::spawn(async move { views::sync(&gateway, &view).await });

@@ -6,7 +6,7 @@
 //!
 //! Invariant: only the entry says how a view stands. Nobody is told what to do, so that no order of letters matters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -39,7 +39,7 @@ struct Standing {
 }
 
 /// What a caller changes in its view.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gateway) enum ViewChange {
     Open(String),
     Close(String),
@@ -138,12 +138,19 @@ impl Shared {
         }
     }
 
-    /// How the entry of a view stands, and its epoch.
-    async fn standing(&self, view: &SharedView) -> Result<(u64, Standing), Away> {
-        let entry = self.replicas.read(&view.entry).await?;
-        Ok(entry.map_or_else(Default::default, |entry| {
-            (entry.epoch, serde_json::from_slice(&entry.value).unwrap_or_default())
-        }))
+    /// The epoch of a view's entry, and how it stands; `None` if there is none, or nobody can read it.
+    async fn standing(&self, view: &SharedView) -> Result<(u64, Option<Standing>), Away> {
+        let (epoch, entry) = self.replicas.look(&view.entry).await?;
+        Ok((epoch, entry.and_then(|entry| serde_json::from_slice(&entry.value).ok())))
+    }
+
+    /// Seals what the entry of a view says with the key that is in force now.
+    pub(super) async fn seal_view_anew(&self, view: &SharedView) -> Result<(), Away> {
+        if let (seen, Some(standing)) = self.standing(view).await? {
+            // If that fails, somebody else has just sealed it.
+            self.write(view, seen, &standing).await?;
+        }
+        Ok(())
     }
 
     async fn write(&self, view: &SharedView, seen: u64, standing: &Standing) -> Result<Option<u64>, Away> {
@@ -154,8 +161,9 @@ impl Shared {
     /// Changes the entry of a view.
     async fn change(&self, view: &SharedView, change: &ViewChange) -> Result<(), Away> {
         loop {
-            let (seen, mut standing) = self.standing(view).await?;
-            let before = standing.clone();
+            let (seen, standing) = self.standing(view).await?;
+            let before = standing.unwrap_or_default();
+            let mut standing = before.clone();
             change.apply(&mut standing);
             if standing == before || self.write(view, seen, &standing).await?.is_some() {
                 *view.stood.lock().await = true;
@@ -201,8 +209,9 @@ impl SharedView {
 
     fn say_later(self: &Arc<Self>, gateway: &Arc<Gateway>, change: ViewChange) {
         let mut unsaid = self.unsaid.lock();
-        unsaid.push(change);
-        if unsaid.len() > 1 {
+        let somebody_waits = !unsaid.is_empty();
+        note(&mut unsaid, change);
+        if somebody_waits {
             return;
         }
         let (view, gateway) = (self.clone(), Arc::downgrade(gateway));
@@ -214,7 +223,10 @@ impl SharedView {
                 let Some(change) = view.unsaid.lock().first().cloned() else { return };
                 if shared.announce(&view, &change).await.is_ok() {
                     let mut unsaid = view.unsaid.lock();
-                    unsaid.remove(0);
+                    // Another change may have taken its place meanwhile.
+                    if unsaid.first() == Some(&change) {
+                        unsaid.remove(0);
+                    }
                     if unsaid.is_empty() {
                         return;
                     }
@@ -222,6 +234,30 @@ impl SharedView {
             }
         });
     }
+}
+
+/// Adds a change to those that are to be said later. What it makes pointless is left out, so that the list is no longer than
+/// what can be changed.
+fn note(unsaid: &mut Vec<ViewChange>, change: ViewChange) {
+    match &change {
+        // A group that is closed and opened again stands behind the others, so both are said.
+        ViewChange::Open(_) => unsaid.retain(|earlier| *earlier != change),
+        ViewChange::Close(group) => unsaid.retain(
+            |earlier| !matches!(earlier, ViewChange::Open(other) | ViewChange::Close(other) if other == group),
+        ),
+        ViewChange::Switch(new) => {
+            let names = |class: usize| new.on[class].iter().chain(&new.off[class]).cloned().collect();
+            let again: [HashSet<Arc<str>>; 2] = [names(0), names(1)];
+            unsaid.retain_mut(|earlier| {
+                let ViewChange::Switch(earlier) = earlier else { return true };
+                for list in [&mut earlier.on, &mut earlier.off] {
+                    list.iter_mut().zip(&again).for_each(|(names, again)| names.retain(|name| !again.contains(name)));
+                }
+                earlier.on.iter().chain(&earlier.off).any(|names| !names.is_empty())
+            });
+        }
+    }
+    unsaid.push(change);
 }
 
 /// A change that the others are hearing of.
@@ -263,16 +299,16 @@ pub(super) async fn sync(gateway: &Arc<Gateway>, view: &Arc<SharedView>) -> Resu
     let missing = {
         let mut stood = view.stood.lock().await;
         let (epoch, mut standing) = shared.standing(view).await?;
-        if epoch == 0 && *stood {
+        if standing.is_none() && *stood {
             // The store has forgotten it, and we have not; another replica may write it first.
-            shared.write(view, 0, &now(view)).await?;
+            shared.write(view, epoch, &now(view)).await?;
             standing = shared.standing(view).await?.1;
         }
         if !view.unsaid.lock().is_empty() {
             return Ok(());
         }
-        *stood |= epoch > 0;
-        settle(gateway, view, &standing)
+        *stood |= standing.is_some();
+        settle(gateway, view, &standing.unwrap_or_default())
     };
     let mut opening = JoinSet::new();
     for group in missing {
@@ -318,4 +354,36 @@ fn settle(gateway: &Gateway, view: &SharedView, standing: &Standing) -> Vec<Stri
         gateway.engine.close(workspace, group);
     }
     standing.open.iter().filter(|group| !here.open.contains(group)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_later_is_no_longer_than_what_can_be_changed() {
+        let switch = |on: &str, off: &str| {
+            let names = |text: &str| text.split_whitespace().map(Arc::from).collect::<Vec<Arc<str>>>();
+            ViewChange::Switch(SwitchChange { on: [names(on), Vec::new()], off: [names(off), Vec::new()] })
+        };
+        let (open, close) = (
+            |group: &str| ViewChange::Open(group.to_owned()),
+            |group: &str| ViewChange::Close(group.to_owned()),
+        );
+        let mut unsaid = Vec::new();
+        for round in 0..100 {
+            for change in [open("a"), open("b"), close("a"), switch("x y", ""), switch("", "y z"), open("a")]
+            {
+                note(&mut unsaid, change);
+            }
+            let expected = [open("b"), close("a"), switch("x", ""), switch("", "y z"), open("a")];
+            assert_eq!(unsaid, expected, "round {round}");
+        }
+        // It comes to the same as all of it.
+        let mut standing = Standing { open: vec!["a".to_owned()], ..Standing::default() };
+        unsaid.iter().for_each(|change| change.apply(&mut standing));
+        assert_eq!(standing.open, ["b", "a"]);
+        let switched: Vec<_> = standing.switched[0].iter().map(|(name, on)| (name.as_str(), *on)).collect();
+        assert_eq!(switched, [("x", true), ("y", false), ("z", false)]);
+    }
 }

@@ -1,7 +1,5 @@
 //! Replicas that are killed, drained or paused.
 
-use std::time::{Duration, Instant};
-
 use serde_json::json;
 
 use super::{Cluster, echo, open, own_tools, ping, said, tools, until};
@@ -25,12 +23,12 @@ fn when_its_home_is_killed_a_session_goes_on_elsewhere_and_only_calls_in_flight_
     // One call waits for plain JSON, at another replica than the home.
     let slow = client.post_call("dev__a__slow", SLOW);
     client.call("dev__a__started", SLOW).text();
-    let begun = Instant::now();
     cluster.kill(0);
     let failed = client.answer(&slow);
     assert!(failed.is_error() && died(&failed), "{failed:?}");
-    assert!(failed.text_block(0).starts_with("[dev/a/slow] "), "as if its server had died: {failed:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // Where its server takes long to start, the call has the name by which it was called.
+    let by_name = ["[dev/a/slow] ", "[dev__a__slow] "].map(|name| failed.text_block(0).starts_with(name));
+    assert!(by_name.contains(&true), "as if its server had died: {failed:?}");
     assert_eq!(client.tools(), before, "what was open is open, under the same names");
     echo(&mut client, 1);
     assert_eq!(cluster.starts(), 2, "its server was started once more");
@@ -45,16 +43,33 @@ fn when_its_home_is_killed_a_session_goes_on_elsewhere_and_only_calls_in_flight_
 }
 
 #[test]
+fn a_replica_that_holds_the_stream_of_a_session_becomes_its_home_at_once() {
+    let Some(mut cluster) = Cluster::start(own_tools("echo")) else { return };
+    let mut client = cluster.client_of(0);
+    client.over_http().turn_to([cluster.address(1)]);
+    client.over_http().listen();
+    let entries = cluster.store.entries();
+    let entry = entries.iter().find(|entry| entry.key.contains(":session:")).expect("one session");
+    let owner = |cluster: &Cluster| cluster.store.ask(&["HGET", &entry.key, "owner"]);
+    let first = owner(&cluster);
+    cluster.kill(0);
+    // Nobody asks for anything, and nothing has come on the stream.
+    until("it has another home", || owner(&cluster) != first);
+    client.over_http().turn_to([cluster.address(2)]);
+    open(&mut client);
+    client.notification(TOOLS_CHANGED);
+    assert_eq!(cluster.hosts[1].lab.starts("starts"), 1, "its server runs where its stream is");
+}
+
+#[test]
 fn a_request_that_comes_after_the_death_waits_for_the_new_home_and_is_served() {
     let Some(mut cluster) = Cluster::start(tools("echo")) else { return };
     let mut client = cluster.client_of(0);
     open(&mut client);
     cluster.kill(0);
-    let begun = Instant::now();
     for n in 0..4 {
         echo(&mut client, n);
     }
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -87,6 +102,9 @@ fn a_draining_replica_finishes_its_calls_and_loses_no_session() {
     let Some(mut cluster) = Cluster::start(tools("slow,started,release,echo")) else { return };
     let mut clients: Vec<Client> = (0..3).map(|_| cluster.client_of(0)).collect();
     clients.iter_mut().for_each(open);
+    let mut reader = cluster.client_of(0);
+    reader.over_http().turn_to([cluster.address(0)]);
+    reader.over_http().listen();
     let slow: Vec<_> = clients
         .iter_mut()
         .map(|client| {
@@ -97,6 +115,13 @@ fn a_draining_replica_finishes_its_calls_and_loses_no_session() {
         .collect();
     cluster.hosts[0].signal("TERM");
     until("it drains", || cluster.get(0, "/readyz").status == 503);
+    // Its streams end, and are resumed elsewhere.
+    reader.over_http().wait_for_ends();
+    reader.over_http().turn_to([cluster.address(1)]);
+    let last = reader.over_http().last_event();
+    reader.over_http().listen_after(&last);
+    open(&mut reader);
+    reader.notification(TOOLS_CHANGED);
     // The sessions are elsewhere at once.
     for client in &mut clients {
         echo(client, 1);
@@ -130,6 +155,46 @@ fn a_replica_that_was_paused_gives_up_what_others_have_taken() {
     until("its own server is gone", || cluster.upstreams() == one);
     let statuses: Vec<_> = (0..3).map(|replica| ping(&cluster, replica, session.as_deref())).collect();
     assert_eq!(statuses, [200, 200, 200]);
+}
+
+#[test]
+fn a_new_home_opens_in_the_same_order_sets_the_log_level_and_subscribes() {
+    let own = |resources: u8| {
+        let mut server = fake(&format!("--with report --resources {resources}"));
+        server["isolation"] = json!("session");
+        json!({"mcpServers": {"a": server}})
+    };
+    let config =
+        json!({"toolMode": "dynamic", "toolboxes": {"first": own(1), "second": own(2), "third": own(0)}});
+    let Some(mut cluster) = Cluster::start(config) else { return };
+    let mut client = cluster.client_of(0);
+    for toolbox in ["third", "first", "second"] {
+        client.call("open_toolbox", json!({"toolbox_name": toolbox})).text();
+    }
+    assert_eq!(client.request("logging/setLevel", r#"{"level":"warning"}"#).result(), json!({}));
+    let resources = client.request("resources/list", "{}").names("resources").len();
+    assert_eq!(resources, 3);
+    for uri in ["workbench://second/a/fake://resource/2", "workbench://first/a/fake://resource/1"] {
+        client.subscribe(uri);
+    }
+    let report = |client: &mut Client, toolbox: &str| {
+        let report = client.call(&format!("{toolbox}__a__report"), "{}").json();
+        (report["level"].clone(), report["subscriptions"].clone())
+    };
+    let tools = client.tools();
+    assert!(tools[1].starts_with("third") && tools[3].starts_with("second"), "{tools:?}");
+    let before = ["first", "second"].map(|toolbox| report(&mut client, toolbox));
+    assert_eq!(before[0], (json!({"level": "warning"}), json!(["fake://resource/1"])));
+    assert_eq!(before[1].1, json!(["fake://resource/2"]));
+    for (killed, rest) in [(0, &[1, 2][..]), (1, &[2])] {
+        // Whichever of them is asked first becomes the home.
+        client.over_http().turn_to([cluster.address(rest[0])]);
+        cluster.kill(killed);
+        assert_eq!(client.tools(), tools);
+        for (toolbox, before) in ["first", "second"].iter().zip(&before) {
+            client.until("it is told as the first one was", |client| report(client, toolbox) == *before);
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,19 @@
 //! Several gateways over one real Valkey or Redis server, behind a balancer that sends each request to the next of them.
 
+mod between;
+mod cut_off;
 mod faults;
+mod keys;
+mod reload;
+mod results;
+mod sdks;
 mod sessions;
 mod start;
 mod store_away;
 mod streams;
+mod tls;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -38,15 +46,26 @@ impl Cluster {
     }
 
     /// One more replica.
-    fn add(&mut self, mut config: Value) {
-        config["store"] = json!(self.store.url());
+    fn add(&mut self, config: Value) {
+        let url = self.store.url();
+        self.add_at(config, &url);
+    }
+
+    /// One more replica, which reaches the store by this URL.
+    fn add_at(&mut self, config: Value, url: &str) {
+        self.add_with(Lab::new(), config, url, |_| {});
+    }
+
+    fn add_with(&mut self, lab: Lab, mut config: Value, url: &str, change: impl FnOnce(&mut Command)) {
+        config["store"] = json!(url);
         if config["stateKey"] == json!("none") {
             config.as_object_mut().expect("an object").remove("stateKey");
-        } else {
+        } else if config.get("stateKey").is_none() {
             config["stateKey"] = json!(KEY);
         }
-        self.hosts.push(Host::new(Gateway::spawn_with(Lab::new(), config, |command| {
+        self.hosts.push(Host::new(Gateway::spawn_with(lab, config, |command| {
             command.args(["serve", "--http", "127.0.0.1:0"]);
+            change(command);
         })));
     }
 

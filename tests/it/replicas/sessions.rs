@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Cluster, PING, echo, open, own_tools, ping, tools, until};
 use crate::client::{Client, Era, Web};
 use crate::harness::{TOOLS_CHANGED, dev, fake};
+use crate::store::Store;
 
 #[test]
 fn a_session_is_one_at_all_replicas_and_has_its_own_server_once() {
@@ -83,6 +84,9 @@ fn what_any_replica_hears_keeps_a_session_alive_and_silence_everywhere_ends_it()
     let Some(cluster) = Cluster::start(config) else { return };
     let mut client: Client = cluster.client_of(0);
     let session = client.over_http().session.clone();
+    // Another one has a stream elsewhere, and says nothing.
+    let mut reader = cluster.client_of(0);
+    reader.over_http().listen();
     // Five seconds of requests that all arrive elsewhere.
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(500));
@@ -92,6 +96,26 @@ fn what_any_replica_hears_keeps_a_session_alive_and_silence_everywhere_ends_it()
     std::thread::sleep(Duration::from_secs(5));
     let gone = (0..3).map(|replica| ping(&cluster, replica, session.as_deref()));
     assert_eq!(gone.collect::<Vec<_>>(), [404, 404, 404]);
+    assert_eq!(reader.request("ping", "{}").result(), json!({}));
+}
+
+#[test]
+fn gateways_with_other_prefixes_share_a_store_and_nothing_else() {
+    let Some(store) = Store::start() else { return };
+    let mut cluster = Cluster { store, hosts: Vec::new() };
+    for prefix in ["one", "two", "one"] {
+        let mut config = tools("echo");
+        config["storePrefix"] = json!(prefix);
+        cluster.add(config);
+    }
+    let mut web = Web::new(&cluster.address(0));
+    web.open_session("{}");
+    let statuses = [0, 1, 2].map(|replica| ping(&cluster, replica, web.session.as_deref()));
+    assert_eq!(statuses, [200, 404, 200]);
+    let entries = cluster.store.entries();
+    let of = |prefix: &str| entries.iter().filter(|entry| entry.key.starts_with(prefix)).count();
+    assert_eq!(of("mcpwb:{one}:") + of("mcpwb:{two}:"), entries.len(), "{entries:?}");
+    assert!(of("mcpwb:{two}:") > 0);
 }
 
 #[test]

@@ -4,15 +4,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{echo, open};
-use crate::client::{Era, Host};
+use super::{echo, open, until};
+use crate::client::{Client, Era, Host, Web};
 use crate::harness::{Finished, Gateway, Lab, dev, fake};
 use crate::store::Store;
 
-fn config(store: &str) -> Value {
+pub(super) fn config(store: &str) -> Value {
     let mut config = dev("dynamic", json!({"a": fake("--with echo")}));
     config["store"] = json!(store);
     config
@@ -20,9 +21,16 @@ fn config(store: &str) -> Value {
 
 /// Serves with this store until that ends by itself.
 fn serve(store: &str) -> Finished {
-    let lab = Lab::new();
-    let path = lab.write("workbench-config.json", &lab.fill(&config(store).to_string()));
-    lab.run(lab.command().arg("--config").arg(path).args(["serve", "--http", "127.0.0.1:0"]))
+    serve_with(&Lab::new(), &config(store), |_| {})
+}
+
+/// As [`serve`], with a changed command.
+pub(super) fn serve_with(lab: &Lab, config: &Value, change: impl FnOnce(&mut Command)) -> Finished {
+    let path = lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+    let mut command = lab.command();
+    command.arg("--config").arg(path).args(["serve", "--http", "127.0.0.1:0"]);
+    change(&mut command);
+    lab.run(&mut command)
 }
 
 #[test]
@@ -76,15 +84,85 @@ fn a_user_with_few_rights_and_a_socket_suffice_on_the_oldest_store_too() {
                     command.args(["serve", "--http", "127.0.0.1:0"]);
                 }))
             });
-            let mut web = crate::client::Web::among([hosts[0].address.clone(), hosts[1].address.clone()]);
+            let mut web = Web::among([hosts[0].address.clone(), hosts[1].address.clone()]);
             web.open_session("{}");
-            let mut client = crate::client::Client::of_session(web, "{}");
+            let mut client = Client::of_session(web, "{}");
             open(&mut client);
             for n in 0..4 {
                 echo(&mut client, n);
             }
             assert!(!hosts[0].stderr().contains("p@ss"), "{}", hosts[0].stderr());
         }
+    }
+}
+
+#[test]
+fn a_store_that_comes_up_late_is_waited_for() {
+    let Some(mut store) = Store::start() else { return };
+    store.kill();
+    let gateway = Gateway::spawn_with(Lab::new(), config(&store.url()), |command| {
+        command.args(["-v", "serve", "--http", "127.0.0.1:0"]);
+    });
+    store.restart();
+    let host = Host::new(gateway);
+    let mut client = host.client(Era::Legacy);
+    open(&mut client);
+    echo(&mut client, 1);
+}
+
+#[test]
+fn no_output_ever_holds_the_password() {
+    const PASSWORD: &str = "p@ss/w0rd+50%";
+    const ENCODED: &str = "p%40ss%2Fw0rd%2B50%25";
+    let Some(store) = Store::start() else { return };
+    let give = |password: &str| {
+        let password = format!(">{password}");
+        store.ask(&["ACL", "SETUSER", "gateway", "reset", "on", &password, "~*", "&*", "+@all"]);
+    };
+    give(PASSWORD);
+    for url in [
+        format!("redis://gateway:{ENCODED}@{}/0", store.address()),
+        format!("unix://{}?user=gateway&pass={ENCODED}", store.socket().display()),
+    ] {
+        let lab = Lab::new();
+        let path = lab.write("workbench-config.json", &lab.fill(&config(&url).to_string()));
+        let mut said: Vec<String> = Vec::new();
+        for verb in [["check", "--json"], ["doctor", "--json"]] {
+            let finished = lab.run(lab.command().arg("--config").arg(&path).arg("-vv").args(verb));
+            said.extend([finished.stdout, finished.stderr]);
+        }
+        let host = Host::new(Gateway::spawn_with(lab, config(&url), |command| {
+            command.args(["-vv", "serve", "--http", "127.0.0.1:0", "--metrics", "--console"]);
+        }));
+        let mut client = host.client(Era::Legacy);
+        open(&mut client);
+        echo(&mut client, 1);
+        // The password does not count any more, and connections are made anew.
+        give("another-password");
+        store.drop_connections();
+        let mut web = Web::new(&host.address);
+        web.path = "/readyz".to_owned();
+        until("it is refused", || web.exchange("GET", "", "").body.contains("degraded"));
+        said.push(host.stderr_with("the store is away"));
+        web.path = "/metrics".to_owned();
+        said.push(web.exchange("GET", "", "").body);
+        let started = host.stderr();
+        let (_, key) = started.split_once("/console#key=").expect("the address of the console");
+        let mut tab = Web::new(&host.address);
+        (tab.path, tab.token) =
+            ("/console/api/events".to_owned(), key.split_whitespace().next().map(str::to_owned));
+        tab.listen();
+        said.push(Client::of_session(tab, "{}").take("what a tab is told", |_| true).raw);
+        for text in &said {
+            for secret in [PASSWORD, ENCODED, "another-password"] {
+                assert!(!text.contains(secret), "{secret} in {text}");
+            }
+        }
+        give(PASSWORD);
+        until("it is let in again", || {
+            web.path = "/readyz".to_owned();
+            !web.exchange("GET", "", "").body.contains("degraded")
+        });
     }
 }
 

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::{Cluster, open, tools};
 use crate::client::{CAN_ALL, Client, Era, Web};
-use crate::harness::{DEADLINE, TOOLS_CHANGED};
+use crate::harness::{Message, TOOLS_CHANGED};
 
-const PROGRESS: &str = "notifications/progress";
+pub(super) const PROGRESS: &str = "notifications/progress";
 
 #[test]
 fn what_belongs_to_no_request_reaches_the_stream_wherever_it_is() {
@@ -58,10 +58,17 @@ fn questions_are_answered_and_calls_cancelled_at_any_replica() {
 fn progress_until(client: &mut Client, id: &str) -> Vec<u64> {
     let answered = client.answer(id);
     assert_eq!(answered.text(), "progress");
-    let left = client.left();
-    let numbers = left.iter().filter(|message| message.method() == PROGRESS);
-    let numbers = numbers.map(|message| message.value()["params"]["progress"].as_u64().expect("a number"));
-    numbers.collect()
+    progress_of(client)
+}
+
+/// The numbers of the progress that has come and was not taken, in its order; now it is.
+pub(super) fn progress_of(client: &mut Client) -> Vec<u64> {
+    let count = client.left().iter().filter(|message| message.method() == PROGRESS).count();
+    (0..count).map(|_| number(&client.notification(PROGRESS))).collect()
+}
+
+fn number(progress: &Message) -> u64 {
+    progress.value()["params"]["progress"].as_u64().expect("a number")
 }
 
 #[test]
@@ -78,21 +85,40 @@ fn a_broken_stream_is_resumed_at_any_replica_without_loss_or_repetition() {
         let id = client.post_with("tools/call", params, r#""progressToken":"p""#);
         let mut seen = Vec::new();
         for _ in 0..10 {
-            let message = client.notification(PROGRESS);
-            seen.push(message.value()["params"]["progress"].as_u64().expect("a number"));
+            seen.push(number(&client.notification(PROGRESS)));
         }
         client.over_http().hang_up(&id);
         // What had come before the connection broke is read first.
-        let end = std::time::Instant::now() + DEADLINE;
-        let mut last = String::new();
-        while last != client.over_http().last_event() {
-            assert!(std::time::Instant::now() < end);
-            last = client.over_http().last_event();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        client.over_http().wait_for_ends();
+        let last = client.over_http().last_event();
         client.over_http().turn_to([cluster.address(back)]);
         client.over_http().listen_after(&last);
         seen.extend(progress_until(&mut client, &id));
         assert_eq!(seen, (1..=30).collect::<Vec<_>>(), "from {front} to {back}");
     }
+}
+
+#[test]
+fn a_stream_whose_front_is_killed_again_and_again_loses_and_repeats_nothing() {
+    const FRONTS: usize = 8;
+    let Some(mut cluster) = Cluster::of(1 + FRONTS, tools("progress")) else { return };
+    let mut client = cluster.client_of(0);
+    open(&mut client);
+    let params = r#"{"name":"dev__a__progress","arguments":{"n":90,"ms":20}}"#;
+    client.over_http().turn_to([cluster.address(1)]);
+    let id = client.post_with("tools/call", params, r#""progressToken":"p""#);
+    let mut seen = Vec::new();
+    for front in 1..=FRONTS {
+        for _ in 0..10 {
+            seen.push(number(&client.notification(PROGRESS)));
+        }
+        cluster.kill(front);
+        client.over_http().wait_for_ends();
+        let last = client.over_http().last_event();
+        // The last part goes through the home itself.
+        client.over_http().turn_to([cluster.address((front + 1) % (1 + FRONTS))]);
+        client.over_http().listen_after(&last);
+    }
+    seen.extend(progress_until(&mut client, &id));
+    assert_eq!(seen, (1..=90).collect::<Vec<_>>());
 }

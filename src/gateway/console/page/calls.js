@@ -10,6 +10,7 @@ const split = new Split();
 const outcome = h("select", { id: "outcome", onchange: () => show() }, ...["All", ...OUTCOMES].map((name) => h("option", {}, name)));
 const filter = h("input", { id: "filter", type: "text", autocomplete: "off", spellcheck: "false", oninput: () => show() });
 const pause = h("button", { type: "button", onclick: () => toggle() }, "Pause");
+const held = h("p", { class: "number" });
 document.getElementById("page").append(
   h(
     "div",
@@ -17,6 +18,7 @@ document.getElementById("page").append(
     h("div", { class: "field" }, h("label", { for: "outcome" }, "Outcome"), outcome),
     h("div", { class: "field wide" }, h("label", { for: "filter" }, "Filter"), filter),
     pause,
+    held,
   ),
   split.element,
 );
@@ -47,12 +49,21 @@ function begin(now) {
 function toggle() {
   paused = !paused;
   pause.textContent = paused ? "Resume" : "Pause";
-  if (!paused) show();
+  show();
+}
+
+/** How many calls wait for `Resume`. */
+function waiting() {
+  const known = calls.findIndex((row) => row.key <= (shown[0]?.key ?? -1));
+  const newer = known < 0 ? calls.length : known;
+  if (newer === 0) return "Nothing new yet.";
+  return `${newer === MOST ? `${MOST} or more` : newer} new ${newer === 1 ? "call" : "calls"}.`;
 }
 
 function show() {
   if (!table) return;
   if (!paused) shown = calls;
+  held.textContent = paused ? waiting() : "";
   const words = filter.value.trim().toLowerCase();
   const fits = (row) =>
     (outcome.value === "All" || row.outcome === outcome.value) &&
@@ -68,7 +79,7 @@ async function open(row, button) {
     ["Client", foreign(row.client)],
     ...places(about.face).map(({ title, text }) => [title, foreign(text(row))]),
     [row.kind === "call" ? "Tool" : row.kind === "read" ? "Resource" : "Prompt", foreign(row.what)],
-    ["Outcome", row.error ? `${row.outcome} (${row.error})` : row.outcome],
+    ["Outcome", row.error && row.error !== row.outcome ? `${row.outcome} (${row.error})` : row.outcome],
     ["Duration", duration(row.ms)],
     ["Size", `${size(row.sent)} sent, ${size(row.size)} received`],
   ];
@@ -87,6 +98,6 @@ follow({
   calls({ anew, calls: more }) {
     const news = more.map((row) => ({ ...row, key: row.n })).reverse();
     calls = (anew ? news : [...news, ...calls]).slice(0, MOST);
-    if (!paused) show();
+    show();
   },
 });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -24,6 +24,8 @@ pub(super) struct Fake {
     pub(super) log: Mutex<Vec<String>>,
     logged: Notify,
     pub(super) not_ready: Mutex<Option<String>>,
+    /// Lets tests hold up sessions that move here.
+    pub(super) restoring: RwLock<()>,
 }
 
 pub(super) struct FakeSession {
@@ -186,6 +188,8 @@ impl Backend for Shared {
         {
             session.open.lock().push(id.raw().into_owned());
             session.unrelated.changed();
+            stream.changed();
+            self.0.note(format!("session {} opens {}", session.number, id.raw()));
         }
         self.0.run(&format!("session {}", session.number), message, stream);
     }
@@ -216,9 +220,11 @@ impl Backend for Shared {
         record: Record,
         first_question: u64,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        self.0.note(format!("restore {:?} {}", record.open, first_question >> 32));
-        *session.open.lock() = record.open;
-        Box::pin(std::future::ready(()))
+        Box::pin(async move {
+            let _open = self.0.restoring.read().await;
+            self.0.note(format!("restore {:?} {}", record.open, first_question >> 32));
+            *session.open.lock() = record.open;
+        })
     }
 
     fn fail(&self, _session: &Arc<FakeSession>, message: Message<'_>, reason: &str, stream: Arc<dyn Sink>) {
@@ -226,6 +232,11 @@ impl Backend for Shared {
         self.0.note(format!("failed {}", id.raw()));
         assert!(!reason.is_empty());
         stream.send(error(&id.raw(), -32000));
+    }
+
+    fn forget<'a>(&'a self, session: &'a Arc<FakeSession>) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.note(format!("forget {}", session.number));
+        Box::pin(std::future::ready(()))
     }
 
     fn close(&self, session: &Arc<FakeSession>) {
