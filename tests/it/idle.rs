@@ -1,8 +1,11 @@
 //! Servers with `idleTimeout`: stopped while nobody uses them, and started again by whatever needs them.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
-use crate::client::{Client, Era, Host, Remote, Web};
+use crate::client::{Client, Era, Host, Remote};
 use crate::harness::{Gateway, Lab, TOOLS_CHANGED, VERSION, dev, fake, fake_path, server};
 
 const FLAGS: &str = "--with echo,change --resources 1 --templates 1 --prompts 1 --count @dir/a \
@@ -283,13 +286,20 @@ fn the_session_of_a_server_behind_a_url_is_closed() {
     gateway.open("dev");
     // Whoever knows the session can ask whether the server still does; the gateway hears nothing of it.
     let knows = |session: &str| {
-        let mut web = Web::new(&format!("127.0.0.1:{}", remote.port));
-        web.session = Some(session.to_owned());
-        let ping = r#"{"jsonrpc":"2.0","id":"mine","method":"ping"}"#;
-        match web.exchange("POST", &web.common(), ping).status {
-            200 => true,
-            404 => false,
-            other => panic!("{other}"),
+        let body = r#"{"jsonrpc":"2.0","id":"mine","method":"ping"}"#;
+        let mut stream = TcpStream::connect(("127.0.0.1", remote.port)).expect("it listens");
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: {session}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut status = String::new();
+        // It keeps the connection open for the next request.
+        BufReader::new(stream).read_line(&mut status).expect("it answers");
+        match status.split(' ').nth(1) {
+            Some("200") => true,
+            Some("404") => false,
+            _ => panic!("{status}"),
         }
     };
     gateway.until("its session is closed", |_| !knows("session-1"));
