@@ -169,7 +169,7 @@ mod tests {
         let mut rest = vec![0; 3_000_000];
         let drained = async { while from.read(&mut rest).await.expect("it reads") > 0 {} };
         tokio::select! {
-            () = drained => panic!("nobody closes the other end"),
+            () = drained => panic!("it is open"),
             written = writer.write_all(b"there is room again") => written.expect("it is read"),
         }
         assert!(!is_watched_for_room(&ours));
