@@ -3,6 +3,7 @@
 //!
 //! Invariant: a stream keeps what it told last and nothing that it is about to tell, so that a tab which does not
 //! read needs no buffer. One that has missed more calls than are kept gets them anew.
+//! Invariant: what a tab is told is put together on another thread than that which serves calls.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use hyper::body::{Body, Bytes, Frame};
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::door::Pass;
@@ -31,12 +33,20 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// The stream of one tab.
 pub(super) struct TabStream {
+    /// The tab, unless somebody looks for its news.
+    tab: Option<Tab>,
+    /// Somebody who looks for the tab's news.
+    look: Option<JoinHandle<(Tab, Option<String>)>>,
+    tick: Interval,
+    last_word: Instant,
+}
+
+/// What a tab may see, and what it was told.
+struct Tab {
     console: Arc<Console>,
     pass: Pass,
     /// The headers with which the tab came, by which its pass is checked again.
     headers: HeaderMap,
-    tick: Interval,
-    last_word: Instant,
     last_slow: Option<Instant>,
     /// The number of the next call to tell of; `None` before the first.
     next_call: Option<u64>,
@@ -48,10 +58,27 @@ impl TabStream {
     pub(super) fn new(console: Arc<Console>, pass: Pass, headers: HeaderMap) -> Self {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (last_word, told) = (Instant::now(), HashMap::new());
-        Self { console, pass, headers, tick, last_word, last_slow: None, next_call: None, told }
+        let tab = Tab { console, pass, headers, last_slow: None, next_call: None, told: HashMap::new() };
+        Self { tab: Some(tab), look: None, tick, last_word: Instant::now() }
     }
 
+    /// The news of the next look; `None` if the tab may not look any more.
+    fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<Option<String>> {
+        if let Some(mut tab) = self.tab.take_if(|_| self.tick.poll_tick(context).is_ready()) {
+            self.look = Some(spawn_blocking(move || {
+                let news = tab.news();
+                (tab, news)
+            }));
+        }
+        let Some(look) = &mut self.look else { return Poll::Pending };
+        // A look that panics ends its stream, and the tab comes again.
+        let Ok((tab, news)) = ready!(Pin::new(look).poll(context)) else { return Poll::Ready(None) };
+        (self.tab, self.look) = (Some(tab), None);
+        Poll::Ready(news)
+    }
+}
+
+impl Tab {
     /// What is to be told now; `None` if the tab may not look any more.
     fn news(&mut self) -> Option<String> {
         let slow = self.last_slow.is_none_or(|last| last.elapsed() >= SLOW_TICK);
@@ -171,8 +198,7 @@ impl Body for TabStream {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let stream = self.get_mut();
         loop {
-            ready!(stream.tick.poll_tick(context));
-            let Some(mut news) = stream.news() else { return Poll::Ready(None) };
+            let Some(mut news) = ready!(stream.poll_news(context)) else { return Poll::Ready(None) };
             if news.is_empty() && stream.last_word.elapsed() >= SILENCE {
                 news.push_str(":\n\n");
             }
@@ -186,6 +212,10 @@ impl Body for TabStream {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::path::PathBuf;
+    use std::task::Waker;
+
     use super::super::chronicle::tests::call;
     use super::super::door::tests::{door, headers};
     use super::*;
@@ -199,22 +229,41 @@ mod tests {
         Some((told["anew"] == true, told["calls"].as_array()?.len()))
     }
 
-    #[tokio::test]
-    async fn a_tab_that_reads_nothing_keeps_nothing_and_gets_the_state_anew() {
-        let (door, state) = door("tab", Vec::new());
+    /// A console, a tab that looks at it, and where its key lies.
+    fn opened(name: &str) -> (Arc<Console>, TabStream, PathBuf) {
+        let (door, state) = door(name, Vec::new());
         let key = door.key().expect("it was made");
         let console = Console::new(door, FaceKind::Workbench, true, Box::new(Vec::new));
         let headers = headers(&[("authorization", &format!("Bearer {key}"))]);
         let pass = console.door.pass(&headers).expect("the key is right");
-        let mut tab = TabStream::new(console.clone(), pass, headers);
+        (console.clone(), TabStream::new(console, pass, headers), state)
+    }
+
+    #[tokio::test]
+    async fn whoever_serves_calls_does_not_wait_for_what_a_tab_is_told() {
+        let (console, mut stream, state) = opened("aside");
+        let busy = console.record.lock();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut stream).poll_frame(&mut context).is_pending());
+        drop(busy);
+        let frame = poll_fn(|context| Pin::new(&mut stream).poll_frame(context)).await;
+        let told = frame.expect("it may look").expect("it cannot fail").into_data().expect("it has data");
+        assert_eq!(calls(std::str::from_utf8(&told).expect("UTF-8")), Some((true, 0)));
+        let _ = std::fs::remove_dir_all(state);
+    }
+
+    #[tokio::test]
+    async fn a_tab_that_reads_nothing_keeps_nothing_and_gets_the_state_anew() {
+        let (console, stream, state) = opened("tab");
+        let mut tab = stream.tab.expect("nobody looks yet");
         let happen = |count: u64| {
             (0..count).for_each(|n| console.record.lock().add(call(n, "dev", 1.0, CallOutcome::Ok)));
         };
-        let read = |tab: &mut TabStream| tab.news().expect("it may look");
+        let read = |tab: &mut Tab| tab.news().expect("it may look");
         assert_eq!(calls(&read(&mut tab)), Some((true, 0)));
         happen(3);
         assert_eq!(calls(&read(&mut tab)), Some((false, 3)));
-        let kept = |tab: &TabStream| tab.told.values().map(String::len).sum::<usize>();
+        let kept = |tab: &Tab| tab.told.values().map(String::len).sum::<usize>();
         let before = kept(&tab);
         happen(20_000);
         assert_eq!(kept(&tab), before, "nobody keeps anything for a tab");
