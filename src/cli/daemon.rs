@@ -101,12 +101,41 @@ type PoolKey = (&'static str, PathBuf, Vec<Option<OsString>>);
 pub(super) struct Pool {
     pub(super) face: FaceKind,
     pub(super) engine: Arc<Engine>,
-    pub(super) members: Mutex<Vec<Arc<PoolMember>>>,
+    pub(super) members: Members,
     /// Notified when the file is to be read again.
     reload: Arc<Notify>,
     /// What is wrong with the file as it was read last.
     refused: Mutex<Vec<FileProblem>>,
     watching: Mutex<Option<AbortHandle>>,
+}
+
+/// The sessions of a pool, the oldest first.
+#[derive(Default)]
+pub(super) struct Members(Mutex<Vec<Arc<PoolMember>>>);
+
+impl Members {
+    pub(super) fn all(&self) -> Vec<Arc<PoolMember>> {
+        self.0.lock().clone()
+    }
+
+    fn first(&self) -> Option<Arc<PoolMember>> {
+        self.0.lock().first().cloned()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    fn add(&self, member: Arc<PoolMember>) {
+        self.0.lock().push(member);
+    }
+
+    /// Whether nobody is left without it.
+    fn remove(&self, member: &PoolMember) -> bool {
+        let mut members = self.0.lock();
+        members.retain(|other| other.number != member.number);
+        members.is_empty()
+    }
 }
 
 /// One session.
@@ -191,7 +220,7 @@ impl RunningDaemon {
         self.ending.send_replace(true);
         let ended = async {
             let gone = async {
-                while self.pools().iter().any(|pool| !pool.members.lock().is_empty()) {
+                while self.pools().iter().any(|pool| !pool.members.is_empty()) {
                     self.changed.notified().await;
                 }
             };
@@ -287,7 +316,7 @@ impl RunningDaemon {
             let pools = daemon.upgrade().map(|daemon| daemon.pools()).unwrap_or_default();
             let own = pools.into_iter().filter(|pool| pool.face == face);
             let house = |pool: Arc<Pool>| House {
-                gateway: pool.members.lock().first().map(|member| member.gateway.clone()),
+                gateway: pool.members.first().map(|member| member.gateway.clone()),
                 refused: pool.refused.lock().clone(),
                 engine: pool.engine.clone(),
             };
@@ -355,7 +384,7 @@ impl RunningDaemon {
             Arc::new(Pool {
                 face: loader.face,
                 engine: Engine::new(configured.face.common().clone(), around),
-                members: Mutex::default(),
+                members: Members::default(),
                 reload: Arc::default(),
                 refused: Mutex::default(),
                 watching: Mutex::default(),
@@ -367,7 +396,7 @@ impl RunningDaemon {
         pool.engine.set_settings(configured.face.common().clone());
         let (vars, directory) = (world.vars.clone(), world.directory.clone());
         let daemon_session = Arc::new(DaemonSession::new(vars, directory, files, umask));
-        let beside = pool.members.lock().first().cloned();
+        let beside = pool.members.first();
         let beside = beside.as_ref().map(|member| &*member.gateway);
         let gateway = of_daemon_session(&pool.engine, configured, daemon_session.clone(), beside);
         let member = Arc::new(PoolMember {
@@ -379,7 +408,7 @@ impl RunningDaemon {
             loader,
             session: Mutex::default(),
         });
-        pool.members.lock().push(member.clone());
+        pool.members.add(member.clone());
         pool.follow(read);
         *self.idle_end.lock() = None;
         self.changed.notify_one();
@@ -398,15 +427,13 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.pool.members.lock().retain(|other| other.number != self.member.number);
-        if self.pool.members.lock().is_empty()
-            && let Some(watching) = self.pool.watching.lock().take()
-        {
+        let was_last = self.pool.members.remove(&self.member);
+        if was_last && let Some(watching) = self.pool.watching.lock().take() {
             watching.abort();
         }
         let mut pools = self.daemon.pools.lock();
-        pools.retain(|_, pool| !pool.members.lock().is_empty() || pool.engine.is_at_work());
-        if pools.values().all(|pool| pool.members.lock().is_empty()) {
+        pools.retain(|_, pool| !pool.members.is_empty() || pool.engine.is_at_work());
+        if pools.values().all(|pool| pool.members.is_empty()) {
             // Nobody comes back to a build that has been replaced.
             let linger = if self.daemon.is_outdated() { Duration::ZERO } else { self.linger };
             *self.daemon.idle_end.lock() = Some(Instant::now() + linger);
@@ -428,7 +455,7 @@ impl Pool {
     /// Follows the file as long as there are sessions, unless that is done already.
     fn follow(self: &Arc<Self>, read: Read) {
         let mut watching = self.watching.lock();
-        let Some(file) = self.members.lock().first().map(|member| member.file.clone()) else { return };
+        let Some(file) = self.members.first().map(|member| member.file.clone()) else { return };
         if watching.is_some() {
             return;
         }
@@ -453,7 +480,7 @@ impl Pool {
 
     /// Reads the file with this content for every session.
     fn read(&self, bytes: Vec<u8>) -> (Option<(Renewals, usize)>, Read) {
-        let members = self.members.lock().clone();
+        let members = self.members.all();
         let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
         let (mut warnings, mut refused, mut shown) = (0, None, Vec::new());

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// What this build's daemon runs, as `status --json` shows it, without the daemons of other builds.
 pub(super) fn told(daemon: &RunningDaemon) -> Value {
     let (pools, processes) = (daemon.pools(), ProcessTable::now());
-    let sessions = pools.iter().flat_map(|pool| pool.members.lock().clone());
+    let sessions = pools.iter().flat_map(|pool| pool.members.all());
     let servers = pools.iter().flat_map(|pool| {
         let mut servers = pool.engine.registry.all();
         servers.sort_by(|one, other| (&one.group, &one.server).cmp(&(&other.group, &other.server)));
