@@ -74,6 +74,8 @@ pub(super) async fn run(
 ///
 /// The first of two attempts returns a reason if the process ended before it had
 /// answered anything: it may then be started again without the probe.
+///
+/// It is long because a start has one order, which is read best in one place.
 async fn live(
     engine: &Arc<Engine>,
     upstream: &Arc<Upstream>,

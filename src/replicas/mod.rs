@@ -80,6 +80,8 @@ struct Ears {
 }
 
 /// This process among its fellows.
+///
+/// It has many fields because each is a small thing that another task reads or writes by itself.
 pub struct Replicas {
     /// Our id, which no other process has.
     pub id: Arc<str>,
