@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use self::exposed::{Exposed, ExposedItem, KindItems, Prints, Rendered, without_output_schema};
 use self::mend::{Conformance, MENDED, mend};
 pub use self::names::{NameLimits, is_marked, nearest};
-pub use self::sent::{Deviation, Differs, Sent};
+pub use self::sent::{Deviation, Differs, Sent, is_withheld};
 use crate::apps::{Marks, is_page};
 use crate::json::{Duplicate, Node, Scanner};
 use crate::lock::Guard;

@@ -148,6 +148,15 @@ fn locked(kind: Kind) -> Option<lock::LockedKind> {
     }
 }
 
+/// Whether the lock keeps a thing that was sent from clients.
+pub fn is_withheld(guard: Option<&Guard>, kind: Kind, item: &Item) -> bool {
+    let (Some(guard), Some(locked)) = (guard.filter(|guard| guard.enforced), locked(kind)) else {
+        return false;
+    };
+    let verdict = guard.compare(locked, &item.key, item.sent());
+    matches!(verdict, Verdict::Other | Verdict::New | Verdict::Unfit)
+}
+
 /// A resource or template without its texts; `None` if it has none.
 fn without_texts(kind: Kind, item: &Item) -> Option<Item> {
     const TEXTS: [&str; 2] = ["description", "title"];

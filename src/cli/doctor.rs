@@ -300,7 +300,7 @@ fn write_rows(face: FaceKind, findings: &[Finding], screen: Screen, out: &mut dy
         if !finding.withheld.is_empty() {
             let (names, command) = (listed(&finding.withheld), form(face).command());
             writeln!(out, "        withheld by the lock: {names}")?;
-            writeln!(out, "        {arrow} `{command}` shows how they differ from what was approved")?;
+            writeln!(out, "        {arrow} run `{command}` to see what changed and to approve it")?;
         }
     }
     let failed = rows.iter().filter(|row| !row.is_ok()).count();

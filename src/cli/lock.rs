@@ -27,6 +27,10 @@ use std::path::Path;
 /// The most candidates that are named for an item that may mean several things.
 const CANDIDATES: usize = 10;
 
+/// What the items of the command line are in toolman, which has no toolboxes.
+pub(super) const ITEMS_OF_TOOLMAN: &str =
+    "NAMESPACE, NAMESPACE/TOOL or anything shorter that is unique (default: everything)";
+
 /// What the command line asks for.
 pub(super) struct LockOrder<'a> {
     pub(super) face: FaceKind,
@@ -252,14 +256,22 @@ impl Survey<'_> {
         }
         let shown = file.display();
         if is_decided {
-            console.say(&match renewal.changes.len() {
+            let differ = match renewal.changes.len() {
                 0 => format!("Nothing differs from {shown}"),
+                _ if snapshot.bytes.is_none() => {
+                    format!("{shown} does not exist, so nothing is approved yet")
+                }
                 1 => format!("1 definition differs from {shown}"),
                 count => format!("{count} definitions differ from {shown}"),
-            })?;
+            };
+            let hint = match changes {
+                0 => String::new(),
+                _ => format!("; run `{}` to approve what the servers offer", form(self.order.face).command()),
+            };
+            console.say(&format!("{differ}{hint}"))?;
             return Ok(renewal);
         }
-        let verb = if snapshot.bytes.is_some() { "DefinitionChange" } else { "Create" };
+        let verb = if snapshot.bytes.is_some() { "Change" } else { "Create" };
         if console.is_agreed(&format!("{verb} {shown}?"), &text)? {
             console.hold(&snapshot)?;
             let text = write(form(self.order.face), &renewal.servers);
@@ -306,7 +318,7 @@ impl Survey<'_> {
                 [] => {
                     return Err(unknown(
                         item,
-                        &all.iter().flat_map(|one| spelled(one, true)).collect::<Vec<_>>(),
+                        &all.iter().flat_map(|one| spelled(one, false)).collect::<BTreeSet<_>>(),
                     ));
                 }
                 several => {
@@ -351,12 +363,12 @@ impl Survey<'_> {
             false => text.to_owned(),
         };
         let what = match change.what {
-            HowChanged::Text => "other texts",
+            HowChanged::Text => "texts changed",
             HowChanged::Other => "changed",
             HowChanged::New => "new",
             HowChanged::Gone => "gone",
         };
-        let kind = if change.kind == LockedKind::Prompt { " (a prompt)" } else { "" };
+        let kind = if change.kind == LockedKind::Prompt { " (prompt)" } else { "" };
         let mut text = format!("{}{kind}: {what}\n", paint("1", &self.address(&change.place, &change.name)));
         let old = |part: &str| if colour { paint("31", part) } else { format!("[-{part}-]") };
         let new = |part: &str| if colour { paint("32", part) } else { format!("{{+{part}+}}") };
@@ -428,7 +440,7 @@ fn why(refusal: &Unwritable) -> String {
     }
 }
 
-fn unknown(item: &str, known: &[String]) -> Failure {
+fn unknown(item: &str, known: &BTreeSet<String>) -> Failure {
     let near = nearest(item, known.iter().map(String::as_str), 3);
     let hint = match near.is_empty() {
         true => "name a server or one of its tools; a server that could not be asked has none".to_owned(),

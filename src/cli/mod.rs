@@ -296,7 +296,8 @@ fn command(face: FaceKind) -> clap::Command {
         FaceKind::Workbench => command,
         FaceKind::Toolman => shape::ShapeVerb::OF_TOOLBOXES
             .into_iter()
-            .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true))),
+            .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.hide(true)))
+            .mut_subcommand("lock", |verb| verb.mut_arg("items", |items| items.help(lock::ITEMS_OF_TOOLMAN))),
     };
     help::with_examples(command, program)
 }

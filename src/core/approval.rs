@@ -34,20 +34,20 @@ impl Deviations {
 /// A deviation in words.
 fn told(guard: &Guard, deviation: &Deviation) -> String {
     let what = format!("the {} {}", deviation.kind.noun(), one_line(&deviation.name));
-    let file = guard.file();
+    let (file, command) = (guard.file(), guard.command());
     let how = match deviation.differs {
-        Differs::Texts => format!("has other texts than {file} approves"),
-        Differs::Other => format!("differs from what {file} approves"),
-        Differs::New => format!("is not in {file}"),
-        Differs::Unfit => "cannot be compared".to_owned(),
+        Differs::Texts => format!("the texts of {what} differ from those approved in {file}"),
+        Differs::Other => format!("{what} differs from the one approved in {file}"),
+        Differs::New => format!("{what} is not in {file}"),
+        Differs::Unfit => format!("{what} cannot be compared"),
     };
     match (guard.enforced, deviation.differs) {
-        (false, _) => format!("{what} {how}; it is shown nevertheless, since `lock` is \"warn\""),
-        (true, Differs::Texts) => format!("{what} {how}; clients see the approved ones"),
+        (false, _) => format!("{how}; it is shown nevertheless, since `lock` is \"warn\""),
+        (true, Differs::Texts) => format!("{how}; clients see the approved ones"),
         (true, Differs::Unfit) => {
-            format!("{what} {how} and is withheld: its definition has a member twice or is nested too deeply")
+            format!("{how} and is withheld: its definition has a member twice or is nested too deeply")
         }
-        (true, _) => format!("{what} {how} and is withheld; `lock` shows the difference and approves it"),
+        (true, _) => format!("{how} and is withheld; a person can approve it with `{command}`"),
     }
 }
 

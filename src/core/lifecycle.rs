@@ -26,7 +26,7 @@ use super::modern::Cache;
 use super::observed;
 use super::start_error::{Cause, StartError};
 use super::upstream::{End, Upstream};
-use crate::catalog::{Item, Kind, Sent, read_page};
+use crate::catalog::{Item, Kind, Sent, is_withheld, read_page};
 use crate::config::Transport;
 use crate::events::Moment;
 use crate::json::{Node, Scanner};
@@ -425,7 +425,10 @@ fn log_oddities<'a>(
     let (known, what) = (upstream.sent(), kind.noun());
     if mended.len() > 0 {
         let told: HashSet<&str> = known.definitions(kind).map(|(_, sent)| sent).collect();
-        for item in mended.filter(|item| !told.contains(item.sent())) {
+        let spec = upstream.spec();
+        let is_seen =
+            |item: &&Item| !told.contains(item.sent()) && !is_withheld(spec.guard.as_ref(), kind, item);
+        for item in mended.filter(is_seen) {
             let (key, members) = (one_line(&item.key), one_line(&item.mended().join(", ")));
             tracing::warn!(
                 "[{upstream}] the {what} {key} is shown corrected, since MCP does not allow its {members}"

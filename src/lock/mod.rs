@@ -215,9 +215,14 @@ impl Guard {
         &self.file
     }
 
+    /// The command that approves what is withheld.
+    pub fn command(&self) -> &'static str {
+        self.form.command()
+    }
+
     /// Why something that is withheld cannot be used, and what a person can do about it.
     pub fn reason(&self) -> String {
-        let (file, command) = (&self.file, self.form.command());
+        let (file, command) = (&self.file, self.command());
         format!(
             "it is withheld, since its definition is not the one approved in {file}; a person can approve it with \
              `{command}`"

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr_iter, memrchr};
 
 /// How many lines a text has.
 pub(super) fn count(text: &str) -> usize {
@@ -65,9 +65,9 @@ pub(super) fn first(text: &str, start: usize, end: usize, most: usize) -> Range<
     }
     let cut = floor(text, start + most);
     let half = floor(text, start + most / 2).max(start);
-    let bytes = &text.as_bytes()[half..cut];
-    let good = memrchr(b'\n', bytes).or_else(|| bytes.iter().rposition(|byte| may_end(*byte)));
-    start..good.map_or(cut, |at| half + at + 1)
+    let half = &text[half..cut];
+    let good = half.rmatch_indices('\n').next().or_else(|| half.rmatch_indices(may_end).next());
+    start..good.map_or(cut, |(at, end)| cut - half.len() + at + end.len())
 }
 
 /// The last bytes of a text, `most` at most, cut as in [`first`], seen from the other end.
@@ -76,15 +76,16 @@ pub(super) fn last(text: &str, most: usize) -> Range<usize> {
         return 0..text.len();
     }
     let cut = text.ceil_char_boundary(text.len() - most);
-    let half = text.ceil_char_boundary(text.len() - most / 2);
-    let bytes = &text.as_bytes()[cut..half];
-    let good = memchr(b'\n', bytes).or_else(|| bytes.iter().position(|byte| may_end(*byte)));
-    good.map_or(cut, |at| cut + at + 1)..text.len()
+    // The cut may stay where it is if the character before it allows that.
+    let start = floor(text, cut - 1);
+    let half = &text[start..text.ceil_char_boundary(text.len() - most / 2)];
+    let good = half.match_indices('\n').next().or_else(|| half.match_indices(may_end).next());
+    good.map_or(cut, |(at, end)| start + at + end.len())..text.len()
 }
 
-/// Whether a piece may end with this byte where no line does.
-fn may_end(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || b",{}[]".contains(&byte)
+/// Whether a piece may end with this character where no line does.
+fn may_end(character: char) -> bool {
+    character.is_whitespace() || ",{}[]".contains(character)
 }
 
 #[cfg(test)]
@@ -124,8 +125,13 @@ mod tests {
             ("aaaaaa\nbbb\ncccccc", 12, "aaaaaa\nbbb\n", "bbb\ncccccc"),
             // One in the other half does not count.
             ("a\nbbbbbbbbbbbbbbbbbbbbb\nc", 10, "a\nbbbbbbbb", "bbbbbbbb\nc"),
-            ("{\"a\":1,\"b\":2,\"c\":3}", 12, "{\"a\":1,", "\"c\":3}"),
+            ("{\"a\":1,\"b\":2,\"c\":3}", 12, "{\"a\":1,", "\"b\":2,\"c\":3}"),
             ("aaa bbb ccc ddd eee", 10, "aaa bbb ", "ccc ddd eee"[4..].trim_start()),
+            // White space of any kind, whole.
+            ("aaaaaaa\u{3000}bbbbbbbbbbb\u{3000}ccccc", 12, "aaaaaaa\u{3000}", "ccccc"),
+            // A piece that begins a line, or a word, begins where it could.
+            ("aaaaaa\nbb cc dd ee", 11, "aaaaaa\n", "bb cc dd ee"),
+            ("aaaaaaaaa,bb]bbbbbcc", 10, "aaaaaaaaa,", "bb]bbbbbcc"),
             ("ääääääää", 5, "ää", "ää"),
         ] {
             assert_eq!(&text[first(text, 0, text.len(), most)], expected_first, "{text}");

@@ -43,11 +43,11 @@ mod tests {
         let text: String = (1..=2000).map(|line| format!("line {line}\n")).collect();
         let notice = notice("read_result", "r7k2", &Whole::new(text.clone(), 4000));
         let beginning = &text[..text.find("line 124\n").unwrap()];
-        let end = &text[text.find("line 1902\n").unwrap()..];
+        let end = &text[text.find("line 1901\n").unwrap()..];
         let expected = format!(
             "INCOMPLETE: this result has {} bytes in 2000 lines; only its beginning and end are shown. Next: read_result \
              {{\"id\":\"r7k2\",\"bytes\":\"{}-\"}} (or \"lines\", \"grep\", \"path\")\n\
-             --- beginning: bytes 0-{}, lines 1-123 ---\n{beginning}--- end: bytes {}-{}, lines 1902-2000 ---\n{}",
+             --- beginning: bytes 0-{}, lines 1-123 ---\n{beginning}--- end: bytes {}-{}, lines 1901-2000 ---\n{}",
             text.len(),
             beginning.len(),
             beginning.len() - 1,

@@ -202,6 +202,21 @@ mod tests {
         let (_, left) = read(&json!({"content": text(&same[..LIMIT]), "structuredContent": structured}))
             .expect("it is too long");
         assert_eq!(left["content"][2]["text"], same[..LIMIT]);
+        // The text is longer, and the other form is too long by itself.
+        let (whole, left) =
+            read(&json!({"content": text(&(same.clone() + "!")), "structuredContent": structured}))
+                .expect("it is too long");
+        assert_eq!((whole, left.get("structuredContent")), (same.clone() + "!", None));
+        // It has just the limit's bytes, and stays as it was spelled.
+        let spelled = format!("{{ \"a\":1.0, \"b\": \"\\u0041{}\" }}", "b".repeat(LIMIT - 26));
+        assert_eq!(spelled.len(), LIMIT);
+        let result = format!("{{\"content\":{},\"structuredContent\":{spelled}}}", text(&same));
+        let (_, left) = offloaded(&result).expect("it is too long");
+        assert!(left.contains(&spelled), "{left:.200}");
+        // What is kept is as it was spelled, too.
+        let longer = spelled.replace("1.0", "1.00");
+        let (whole, _) = offloaded(&format!("{{\"structuredContent\":{longer}}}")).expect("it is too long");
+        assert_eq!(whole, longer);
         // No content at all.
         let (_, left) = read(&json!({"structuredContent": structured})).expect("it is too long");
         assert_eq!(left["content"].as_array().map(Vec::len), Some(1));

@@ -230,6 +230,11 @@ mod tests {
         assert_eq!(found("$.a[0]"), ["$['a'][0]: 1.10"]);
         assert_eq!(found("$..b"), ["$['a'][1]['b']: 1e2", "$['a b']['b']: null"]);
         assert_eq!(found("$.a[2:]"), ["$['a'][2]: \"x\\u0041\"", "$['a'][3]: 18446744073709551616"]);
+        assert_eq!(
+            found("$['a b','a'][0,'b']"),
+            ["$['a'][0]: 1.10", "$['a b']['b']: null"],
+            "as in the text"
+        );
         assert_eq!(found("$.none"), [""; 0]);
         assert_eq!(found("$.a[?@.b > 99]"), ["$['a'][1]: {\"b\":1e2}"]);
         assert_eq!(found("$['a b']"), ["$['a b']: {\"b\": null}"]);

@@ -309,7 +309,11 @@ mod tests {
         let whole = numbered();
         for (arguments, expected) in [
             (json!({"id": "r", "lines": "1001-"}), "lines begins at 1001, but the result has 1000 lines"),
-            (json!({"id": "r", "bytes": "99999-"}), "bytes begins at 99999, but the result has 11893 bytes"),
+            (json!({"id": "r", "bytes": "11893-"}), "bytes begins at 11893, but the result has 11893 bytes"),
+            (
+                json!({"id": "r", "grep": "a", "lines": "1001-1002"}),
+                "lines begins at 1001, but the result has 1000 lines",
+            ),
         ] {
             assert_eq!(answer(&whole, arguments.clone()), Err(expected.to_owned()), "{arguments}");
         }
@@ -333,8 +337,21 @@ mod tests {
             last,
             ["Bytes 11880-11892 of 11893, lines 1000-1000 of 1000. This is the end.", "line 1000 ä\n"]
         );
-        let past = answer(&whole, json!({"id": "r", "bytes": "11880-99999"})).unwrap();
-        assert_eq!(past, last);
+        for same in [
+            json!({"id": "r", "bytes": "11880-99999"}),
+            json!({"id": "r", "bytes": "-13"}),
+            json!({"id": "r", "lines": "1000-"}),
+            json!({"id": "r", "lines": "1000-1001"}),
+            json!({"id": "r", "lines": "1000-18446744073709551615"}),
+        ] {
+            assert_eq!(answer(&whole, same.clone()).unwrap(), last, "{same}");
+        }
+        // Whoever asks for more at the end than there is gets everything, from its beginning.
+        let everything = answer(&whole, json!({"id": "r"})).unwrap();
+        assert!(everything[0].starts_with("Bytes 0-"), "{}", everything[0]);
+        for same in [json!({"id": "r", "lines": "-5000"}), json!({"id": "r", "bytes": "-50000"})] {
+            assert_eq!(answer(&whole, same.clone()).unwrap(), everything, "{same}");
+        }
         // In the middle of a character, both ends move back.
         assert_eq!(answer(&whole, json!({"id": "r", "bytes": "0-7"})).unwrap()[1], "line 1 ");
         assert_eq!(answer(&whole, json!({"id": "r", "bytes": "8-9"})).unwrap()[1], "ä\n");
@@ -380,6 +397,37 @@ mod tests {
     }
 
     #[test]
+    fn whoever_follows_next_sees_every_match() {
+        let long_line = "x hit ".repeat(1000);
+        let whole = Whole::new(format!("{}{long_line}\nlast hit\n", "short hit\n".repeat(600)), 4000);
+        for (more, context, expected) in [("", None, 1601), (",\"lines\":\"1-601\"", Some(0), 1600)] {
+            let mut arguments = format!("{{\"id\":\"r\",\"grep\":\"hit\"{more}}}");
+            if let Some(context) = context {
+                arguments.insert_str(arguments.len() - 1, &format!(",\"context\":{context}"));
+            }
+            let mut found = Vec::new();
+            loop {
+                let answer = answer(&whole, serde_json::from_str(&arguments).expect("JSON")).unwrap();
+                assert!(answer.iter().map(String::len).sum::<usize>() <= whole.limit);
+                found.extend(answer[1].lines().map(str::to_owned));
+                let Some((head, next)) = answer[0].split_once(" shown. Next: read_result ") else { break };
+                let shown = format!(
+                    "{} matches; {}",
+                    expected - found.len() + answer[1].lines().count(),
+                    answer[1].lines().count()
+                );
+                assert_eq!(head, shown);
+                arguments = next.to_owned();
+            }
+            assert_eq!(found.len(), expected);
+            assert!(found.is_sorted_by_key(|line| {
+                line.split_once([':', '@']).map(|(line, _)| line.parse::<usize>().ok())
+            }));
+            assert_eq!(found.iter().filter(|line| line.starts_with("601@")).count(), 1000);
+        }
+    }
+
+    #[test]
     fn paths_show_values_as_they_are_spelled() {
         let items: Vec<_> = (0..1000).map(|id| format!("{{\"id\": {id}.0}}")).collect();
         let whole = Whole::new(format!("{{\"items\":[{}]}}", items.join(",")), 4000);
@@ -393,6 +441,12 @@ mod tests {
             many[0]
         );
         assert!(many.iter().map(String::len).sum::<usize>() <= whole.limit);
+        // The range that is named is the value of the first match that was left out.
+        let (_, next) = many[0].split_once("Next: read_result ").expect("a call");
+        let rest = answer(&whole, serde_json::from_str(next).expect("JSON")).unwrap();
+        let left_out = format!("{shown}.0");
+        let cut_off = format!("{}.0", shown - 1);
+        assert!(rest[1] == left_out || (rest[1] == cut_off && !many[1].ends_with(&cut_off)), "{rest:?}");
         let cut = answer(&whole, json!({"id": "r", "path": "$.items"})).unwrap();
         let range = format!("\"bytes\":\"9-{}\"", whole.text.len() - 2);
         assert!(cut[0].starts_with("1 match; 1 shown. Next: ") && cut[0].contains(&range), "{}", cut[0]);

@@ -214,6 +214,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_of_a_long_line_is_cut_between_characters() {
+        let text = format!("{}hit{}", "ä".repeat(300), "€".repeat(300));
+        let around = format!("1@600:{}hit{}", "ä".repeat(100), "€".repeat(66));
+        check(&text, "hit", 0, &around);
+        // A line of context has the first 500 bytes of it, and a match the first 500 of its own.
+        check(&format!("{text}\nnext"), "next", 1, &format!("1-{}\n2:next", "ä".repeat(250)));
+        let match_itself = format!("1@0:{}", "x".repeat(700));
+        check(&"x".repeat(1000), "x+", 0, &match_itself);
+    }
+
+    #[test]
     fn what_does_not_fit_is_counted_and_can_be_gone_on_with() {
         let text: String = (0..100).map(|line| format!("line {line} of many\n")).collect();
         let pattern = compile("line").unwrap();
@@ -233,8 +244,9 @@ mod tests {
 
     #[test]
     fn an_expression_that_is_too_large_is_refused_in_the_parsers_words() {
-        for pattern in ["(", "(?=a)", "(a{1000}){1000}"] {
+        for pattern in ["(", "(?=a)", "(a{1000}){1000}", r"\w{40}"] {
             assert!(compile(pattern).unwrap_err().starts_with("grep: "), "{pattern}");
         }
+        assert!(compile(r"\w{10}").is_ok());
     }
 }

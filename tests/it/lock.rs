@@ -8,7 +8,7 @@ mod verb;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Era, Host};
+use crate::client::{CAN_ALL, Client, Era, Host};
 use crate::harness::{Finished, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake_with, server};
 use crate::shell::Place;
 
@@ -30,7 +30,7 @@ const HOSTILE: [&str; 6] = [
     r#"{ "description":"\u004cist files","name":"list"}"#,
     r#"{"name":"read_poison","description":"poison","inputSchema":{"type":"object"}}"#,
     r#"{"name":"report","inputSchema":{"type":"object"},"inputSchema":{"type":"object","title":"poison"}}"#,
-    r#"{"name":"list_poison","inputSchema":{"type":"object"}}"#,
+    r#"{"name":"list_poison"}"#,
 ];
 
 const RESOURCE: &str = r#"{"uri":"fake://r","name":"R","title":"poison","description":"poison"}"#;
@@ -104,17 +104,25 @@ fn a_server_that_turns_hostile_changes_nothing_that_a_model_sees() {
     }
     assert!(gateway.use_tool("files", "write_file", "{}").failure().contains("is withheld"));
     assert!(!gateway.call("dev__files__read_file", r#"{"path":"x"}"#).is_error(), "the rest works");
-    for (name, how) in [
-        ("read_file", "has other texts than workbench-config.lock approves; clients see the approved ones"),
-        ("write_file", "differs from what workbench-config.lock approves and is withheld"),
-        ("read_poison", "is not in workbench-config.lock and is withheld"),
-        ("report", "cannot be compared and is withheld: its definition has a member twice"),
+    for (what, how) in [
+        (
+            "the texts of the tool read_file",
+            "differ from those approved in workbench-config.lock; clients see the approved ones",
+        ),
+        ("the tool write_file", "differs from the one approved in workbench-config.lock and is withheld"),
+        (
+            "the tool read_poison",
+            "is not in workbench-config.lock and is withheld; a person can approve it with `mcp-workbench lock`",
+        ),
+        ("the tool report", "cannot be compared and is withheld: its definition has a member twice"),
     ] {
-        logged(&mut gateway, &format!("[dev/files] the tool {name} {how}"), 1);
+        logged(&mut gateway, &format!("[dev/files] {what} {how}"), 1);
     }
     let stderr = gateway.stderr();
     let equal = stderr.lines().filter(|line| line.contains("the tool list ") && !line.contains("corrected"));
     assert_eq!(equal.count(), 0, "{stderr}");
+    assert!(stderr.contains("the tool list is shown corrected"), "{stderr}");
+    assert!(!stderr.contains("the tool list_poison is shown"), "what is withheld is not shown: {stderr}");
 }
 
 /// Waits until the log holds a text so many times, and no more often.
@@ -168,6 +176,50 @@ fn a_server_that_is_started_by_a_call_gets_none_for_what_it_changed() {
 }
 
 #[test]
+fn a_prompt_that_is_withheld_is_neither_got_nor_completed() {
+    let entry = |prompt: &str| fake_with("--with requests", &["--prompt", prompt]);
+    let config = |prompt: &str| dev("dynamic", json!({"files": entry(prompt)}));
+    let toml = |prompt: &str| {
+        let entry = server("files", &format!("--with requests --prompt '{prompt}'"), "");
+        format!("active_toolsets = [\"*\"]\n{entry}")
+    };
+    for era in [Era::Legacy, Era::Modern] {
+        let place = Place::workbench(config(PROMPT));
+        assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+        let gateway = Gateway::spawn_with(place.lab, config(HOSTILE_PROMPT), |_| ());
+        let mut client = Client::pipe(era, gateway, CAN_ALL);
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+        withholds_a_prompt(&mut client, "dev__files__ask", "dev/files/ask", "workbench-config.lock");
+        let asked =
+            json!({"tool": {"toolbox": "dev", "server": "files", "tool": "requests"}, "arguments": {}});
+        let requests = client.call("use_tool", asked).text();
+        assert!(!requests.contains("prompts/get") && !requests.contains("completion/"), "{requests}");
+        let place = Place::toolman(&toml(PROMPT));
+        assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+        let gateway = Gateway::spawn_toolman(place.lab, toml(HOSTILE_PROMPT), |_| ());
+        let mut client = Client::pipe(era, gateway, CAN_ALL);
+        client.until("the server is up", |client| client.tools().contains(&"files_requests".to_owned()));
+        withholds_a_prompt(&mut client, "files_ask", "files/ask", "tools.lock");
+        let requests = client.call("files_requests", "{}").text();
+        assert!(!requests.contains("prompts/get") && !requests.contains("completion/"), "{requests}");
+    }
+}
+
+/// A prompt that is withheld under this name is an error that names it and the file.
+#[track_caller]
+fn withholds_a_prompt(client: &mut Client, name: &str, item: &str, file: &str) {
+    assert!(client.request("prompts/list", "{}").names("prompts").is_empty());
+    let reference =
+        json!({"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "poison", "value": ""}});
+    for (method, params) in [("prompts/get", json!({"name": name})), ("completion/complete", reference)] {
+        let refused = client.request(method, params).raw;
+        for part in [item, "it is withheld", file, "a person can approve it with `mcp-workbench lock"] {
+            assert!(refused.contains(part), "{method}: {part}: {refused}");
+        }
+    }
+}
+
+#[test]
 fn definitions_that_change_while_the_server_runs() {
     let tool = |rest: &str| format!(r#"{{"name":"t","inputSchema":{{"type":"object"}}{rest}}}"#);
     let (good, bad) = (tool(""), tool(r#","_meta":{"x":1}"#));
@@ -195,13 +247,13 @@ fn definitions_that_change_while_the_server_runs() {
     assert!(!gateway.call("dev__a__t", "{}").is_error());
     // Other texts change nothing that clients see, so they are not told.
     change(&mut gateway, &tool(r#","description":"other","title":"other""#));
-    gateway.stderr_with("the tool t has other texts");
+    gateway.stderr_with("the texts of the tool t differ");
     assert_eq!(gateway.count(TOOLS_CHANGED), 0);
     change(&mut gateway, &tool(r#","description":"again""#));
     change(&mut gateway, &bad);
     gateway.notification(TOOLS_CHANGED);
     logged(&mut gateway, "the tool t differs", 2);
-    logged(&mut gateway, "the tool t has other texts", 1);
+    logged(&mut gateway, "the texts of the tool t differ", 1);
 }
 
 #[test]

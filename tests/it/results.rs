@@ -242,9 +242,11 @@ fn check(era: Era, over: Over) {
             client.until(&what, |client| client.tools().iter().any(|listed| listed == name));
             assert!(listed(&mut client, name).get("outputSchema").is_none(), "{what}");
         }
-        let names = client.tools();
-        let ours: Vec<_> = names.iter().filter(|name| own.contains(&name.as_str())).collect();
-        assert_eq!(ours, own.iter().collect::<Vec<_>>(), "{what}");
+        // A tool of our own that is not among these is a way to a tool that was forgotten.
+        let is_theirs =
+            |name: &String| name != reader && (name.ends_with("echo") || name.ends_with("result"));
+        let ours: Vec<_> = client.tools().into_iter().filter(|name| !is_theirs(name)).collect();
+        assert_eq!(ours, own, "{what}");
         let tool = listed(&mut client, reader);
         assert_eq!(tool["annotations"], json!({"readOnlyHint": true}), "{what}");
         assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true, "{what}");
@@ -312,19 +314,36 @@ fn auto_goes_by_the_client_and_nobody_else_notices_anything() {
             ("nobody-knows-it", None),
         ] {
             let file = file(json!({"toolMode": "flat", "offloadOver": "auto"}));
-            let mut client = called(era, name, Gateway::spawn(file));
-            client.until("the server is known", |client| client.tools().len() >= 2);
-            let is_on = limit.is_some();
-            assert_eq!(client.tools().contains(&"read_result".to_owned()), is_on, "{name}");
-            let schema = listed(&mut client, "dev__a__result").get("outputSchema").is_some();
-            assert_eq!(schema, !is_on, "{name}");
-            let limit = limit.unwrap_or(100_000);
-            for (length, kept) in [(limit, false), (limit + 1, is_on)] {
-                let text = "a".repeat(length);
-                let answer = client.call("dev__a__result", json!({"json": result_with(&text)}));
-                assert_eq!(answer.text_block(0) != text, kept, "{name} {length}");
+            goes_by(limit, "dev__a__result", "read_result", called(era, name, Gateway::spawn(&file)));
+            // Toolman, and HTTP, where each session has a client of its own.
+            if ["codex-mcp-client", "nobody-knows-it"].contains(&name) {
+                let toolman =
+                    toolman_file("").replace(&format!("offload_over = {LIMIT}"), "offload_over = \"auto\"");
+                let gateway = Gateway::spawn_toolman(Lab::new(), toolman, |_| ());
+                goes_by(limit, "a_result", "toolman_read_result", called(era, name, gateway));
+                let host = Host::workbench(&file);
+                let mut web = Web::new(&host.address);
+                web.name = name.to_owned();
+                goes_by(limit, "dev__a__result", "read_result", Client::web(era, web, CAN_ALL));
             }
         }
+    }
+}
+
+/// Checks what a client sees and gets that has this limit.
+#[track_caller]
+fn goes_by(limit: Option<usize>, tool: &str, reader: &str, mut client: Client) {
+    let name = client.name.clone();
+    client.until("the server is known", |client| client.tools().len() >= 2);
+    let is_on = limit.is_some();
+    assert_eq!(client.tools().iter().any(|listed| listed == reader), is_on, "{name}");
+    let schema = listed(&mut client, tool).get("outputSchema").is_some();
+    assert_eq!(schema, !is_on, "{name}");
+    let limit = limit.unwrap_or(100_000);
+    for (length, kept) in [(limit, false), (limit + 1, is_on)] {
+        let text = "a".repeat(length);
+        let answer = client.call(tool, json!({"json": result_with(&text)}));
+        assert_eq!(answer.text_block(0) != text, kept, "{name} {length}");
     }
 }
 
@@ -446,6 +465,32 @@ fn interim_results_and_our_own_answers_are_never_touched() {
 }
 
 #[test]
+fn what_comes_after_a_question_is_kept_like_any_other() {
+    let question =
+        json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}}).to_string();
+    let given = json!({"method": "elicitation/create", "params": question});
+    let address = json!({"toolbox": "dev", "server": "a", "tool": "ask"});
+    let asks = json!({"tool": address, "arguments": given}).to_string();
+    let response = json!({"action": "accept", "content": {"x": long()}}).to_string();
+    for era in ERAS {
+        for server in ["legacy", "modern"] {
+            let mut file = dev("proxy", json!({"a": fake(&format!("--with ask --era {server}"))}));
+            file["offloadOver"] = json!(LIMIT);
+            let (mut client, _) = workbench(era, Over::Stdio, &file);
+            client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+            let (questions, answer) = client.call_and_answer("use_tool", &asks, &response);
+            let kept = &answer.result()["_meta"]["mcp-workbench/offloaded"];
+            assert!(questions.len() == 1 && kept["bytes"].as_u64() > Some(LIMIT as u64), "{answer:?}");
+            let id = kept["id"].as_str().expect("an id").to_owned();
+            assert!(
+                read_all(&mut client, "read_result", &id).contains(r"line 2000: ä\n"),
+                "{era:?} {server}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_id_is_its_owners_and_lasts_as_long() {
     let mut file = file(json!({"toolMode": "proxy"}));
     file["auth"] =
@@ -505,6 +550,7 @@ fn what_is_kept_outlives_the_upstream_the_toolbox_and_the_setting() {
     reads(&mut gateway, "after a crash");
     gateway.call("workbench_close_toolbox", r#"{"toolbox_name":"dev"}"#).text();
     reads(&mut gateway, "after closing");
+    assert!(!found_below(&gateway.lab.dir, "line 1000: "), "nothing is written to disk");
     open(&mut gateway);
     gateway.fence();
     let before = gateway.count(TOOLS_CHANGED);
@@ -522,6 +568,39 @@ fn what_is_kept_outlives_the_upstream_the_toolbox_and_the_setting() {
     gateway.rewrite(&config);
     gateway.until("the toolbox is gone", |gateway| gateway.tools().len() == 3);
     reads(&mut gateway, "when the toolbox is gone");
+}
+
+/// Whether a file in this directory, or below it, holds a text.
+fn found_below(directory: &std::path::Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    entries.map(|entry| entry.expect("an entry").path()).any(|path| match path.is_dir() {
+        true => found_below(&path, text),
+        false => std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text)),
+    })
+}
+
+#[test]
+fn what_is_kept_is_read_under_the_limit_that_it_was_kept_under() {
+    let mut config = file(json!({"toolMode": "flat"}));
+    let mut gateway = Gateway::start(&config);
+    gateway.until("the server is known", |gateway| gateway.tools().len() == 3);
+    let given = json!({"json": result_with(&long())});
+    let answer = gateway.call("dev__a__result", &given);
+    let id = noticed(&answer, "read_result", &long());
+    config["offloadOver"] = json!(20_000);
+    gateway.rewrite(&config);
+    let larger = json!({"json": result_with(&"a".repeat(20_000))});
+    gateway.until("the new limit is in force", |gateway| {
+        gateway.call("dev__a__result", &larger).text_block(0).starts_with("aaa")
+    });
+    let length = |gateway: &mut Gateway, id: &str| {
+        let part = gateway.call("read_result", json!({"id": id}));
+        part.text_block(0).len() + part.text_block(1).len()
+    };
+    assert!((LIMIT / 2..=LIMIT).contains(&length(&mut gateway, &id)));
+    let answer = gateway.call("dev__a__result", &given);
+    let id = noticed(&answer, "read_result", &long());
+    assert!((10_000..=20_000).contains(&length(&mut gateway, &id)));
 }
 
 #[test]
@@ -675,6 +754,12 @@ fn json_has_an_outline_and_paths_and_odd_wholes_are_read_as_they_are() {
     let id = noticed(&answer, "read_result", broken);
     assert!(!answer.text().contains("--- outline ---"));
     assert!(gateway.call("read_result", json!({"id": id, "path": "$.total"})).is_error());
+    // A text that is JSON has both, as structured content has.
+    let answer = gateway.call("dev__a__result", json!({"json": result_with(&structured)}));
+    let id = noticed(&answer, "read_result", &structured);
+    assert!(answer.text_block(0).ends_with(outline), "{}", answer.text_block(0));
+    let last = gateway.call("read_result", json!({"id": id, "path": "$.items[-1].id"}));
+    assert_eq!(last.text_block(1), "$['items'][2999]['id']: 2999.50");
 }
 
 #[test]

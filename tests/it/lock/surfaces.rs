@@ -1,9 +1,61 @@
 //! Every surface that names a tool, while a server is hostile.
 
+use crate::client::{Over, Web};
+
 use super::*;
+
+/// What a client asks for here, and what cannot show a definition: every method of the protocol that we answer.
+const ASKED: [&str; 8] = [
+    "tools/call",
+    "tools/list",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "resources/read",
+];
+const WITHOUT_DEFINITIONS: [&str; 12] = [
+    "ping",
+    // Both greet; the instructions are looked at on their own.
+    "initialize",
+    "server/discover",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "logging/setLevel",
+    "subscriptions/listen",
+    "tasks/get",
+    "tasks/result",
+    "tasks/list",
+    "tasks/cancel",
+    "tasks/update",
+];
+
+/// A method that the gateway answers and that is in neither list above is a surface that was forgotten.
+#[test]
+fn every_method_is_asked_or_shows_no_definition() {
+    let sources =
+        [include_str!("../../../src/gateway/mod.rs"), include_str!("../../../src/gateway/modern.rs")];
+    let mut methods = std::collections::BTreeSet::new();
+    for line in sources.iter().flat_map(|source| source.lines()) {
+        // The arms of the tables of methods.
+        let arm = line.split_once(" => ").map(|(arm, _)| arm.trim()).filter(|arm| arm.starts_with('"'));
+        methods.extend(arm.iter().flat_map(|arm| arm.split('"').skip(1).step_by(2)));
+    }
+    methods.retain(|method| !method.starts_with("notifications/"));
+    // This one is answered before the table is looked at.
+    methods.extend(["tools/call"]);
+    let known: std::collections::BTreeSet<_> = ASKED.into_iter().chain(WITHOUT_DEFINITIONS).collect();
+    assert_eq!(methods, known);
+}
 
 /// Everything that a client can ask for, in words that find, guess or name what is withheld.
 fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bool) -> Vec<Surface> {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let ask = &mut |method: &str, params: Value| {
+        asked.borrow_mut().push(method.to_owned());
+        ask(method, params)
+    };
     let mut seen = Vec::new();
     let mut note = |what: &str, message: &Message| seen.push((what.to_owned(), message.raw.clone()));
     if !toolman {
@@ -99,13 +151,31 @@ fn surfaces_of_a_client(ask: &mut dyn FnMut(&str, Value) -> Message, toolman: bo
     for method in lists {
         note(method, &ask(method, json!({})));
     }
+    for method in ASKED {
+        assert!(asked.borrow().iter().any(|asked| asked == method), "{method} was not asked");
+    }
     seen
+}
+
+/// Asks a client for everything, and returns it.
+#[track_caller]
+fn asked_for_everything(what: &str, mut client: Client, toolman: bool) -> (Client, Vec<Surface>) {
+    let hello = match client.era {
+        Era::Legacy => "ping",
+        Era::Modern => "server/discover",
+    };
+    clean(&format!("{what}: {hello}"), &client.request(hello, "{}").raw);
+    let seen = surfaces_of_a_client(&mut |method, params| client.request(method, params), toolman);
+    for (surface, text) in &seen {
+        clean(&format!("{what}: {surface}"), text);
+    }
+    (client, seen)
 }
 
 #[test]
 fn no_surface_of_a_client_shows_what_is_withheld() {
     for mode in ["dynamic", "proxy", "auto", "flat", "classic"] {
-        for start in ["open", "call"] {
+        for (start, era) in [("open", Era::Legacy), ("open", Era::Modern), ("call", Era::Legacy)] {
             let config = |prompt: &str| {
                 let mut config = dev(mode, json!({"files": files(prompt)}));
                 if mode == "classic" {
@@ -115,24 +185,31 @@ fn no_surface_of_a_client_shows_what_is_withheld() {
                 config
             };
             let lab = hostile(&config(PROMPT));
-            let hello = |hello: Message| clean(&format!("{mode}: instructions"), &hello.raw);
-            let config = config(HOSTILE_PROMPT);
-            let mut gateway = Gateway::spawn_with(lab, &config, |_| ());
-            hello(gateway.initialize(VERSION));
-            for (what, text) in
-                surfaces_of_a_client(&mut |method, params| gateway.request(method, params), false)
-            {
-                clean(&format!("{mode}, {start}: {what}"), &text);
-            }
-            assert!(gateway.prompts().is_empty());
-            let refused = gateway.request("prompts/get", json!({"name": "dev__files__ask"})).raw;
-            let refused_again = gateway.request("prompts/get", json!({"name": "ask"})).raw;
-            assert!(
-                refused.contains("workbench-config.lock") || refused_again.contains("workbench-config.lock"),
-                "{refused}"
-            );
+            let gateway = Gateway::spawn_with(lab, &config(HOSTILE_PROMPT), |_| ());
+            let what = format!("{mode}, {start}, {era:?}");
+            let (mut client, seen) = asked_for_everything(&what, Client::pipe(era, gateway, CAN_ALL), false);
+            // Only how many there are is told.
+            let opened = seen.iter().filter(|(surface, _)| surface == "opening");
+            let told =
+                opened.filter(|(_, text)| text.replace('\\', "").contains(r#""tools_withheld":4"#)).count();
+            assert_eq!(told > 0, mode != "flat", "{what}: {seen:?}");
+            assert!(client.request("prompts/list", "{}").names("prompts").is_empty());
         }
     }
+}
+
+#[test]
+fn instructions_do_not_show_what_is_withheld() {
+    let mut config = dev("auto", json!({"files": files(PROMPT)}));
+    config["search"] = json!(true);
+    let mut gateway = Gateway::spawn_with(hostile(&config), &config, |_| ());
+    let hello = gateway.initialize(VERSION);
+    assert!(hello.result()["instructions"].is_string(), "{hello:?}");
+    clean("instructions", &hello.raw);
+    let mut gateway = Gateway::spawn_toolman(hostile_toolman(""), tools_toml(PROMPT, ""), |_| ());
+    let hello = gateway.initialize(VERSION);
+    assert!(hello.result()["instructions"].is_string(), "{hello:?}");
+    clean("instructions of toolman", &hello.raw);
 }
 
 #[test]
@@ -142,17 +219,9 @@ fn no_surface_of_a_client_over_http_shows_what_is_withheld() {
     let host = Host::new(Gateway::spawn_with(hostile(&config), &config, |command| {
         command.args(["serve", "--http", "127.0.0.1:0"]);
     }));
-    let surfaces = |what: &str, mut client: Client| {
-        for (surface, text) in
-            surfaces_of_a_client(&mut |method, params| client.request(method, params), false)
-        {
-            clean(&format!("{what}: {surface}"), &text);
-        }
-        client
-    };
     for era in [Era::Legacy, Era::Modern] {
-        surfaces("/mcp", host.client(era));
-        let mut plain = surfaces("/mcp/dev", host.client_at(era, "/mcp/dev"));
+        asked_for_everything("/mcp", host.client(era), false);
+        let (mut plain, _) = asked_for_everything("/mcp/dev", host.client_at(era, "/mcp/dev"), false);
         assert_eq!(plain.tools(), ["read_file", "list"]);
         let refused = plain.call("write_file", "{}");
         assert!(
@@ -165,31 +234,81 @@ fn no_surface_of_a_client_over_http_shows_what_is_withheld() {
 
 #[test]
 fn no_surface_of_toolman_shows_what_is_withheld() {
-    for more in ["", "start = \"call\""] {
-        let mut gateway = Gateway::spawn_toolman(hostile_toolman(more), tools_toml(PROMPT, more), |_| ());
-        clean("instructions", &gateway.initialize(VERSION).raw);
-        gateway.tools();
-        for (what, text) in surfaces_of_a_client(&mut |method, params| gateway.request(method, params), true)
-        {
-            clean(&format!("{more} {what}"), &text);
-        }
+    for (more, era, over) in [
+        ("", Era::Legacy, Over::Stdio),
+        ("", Era::Modern, Over::Stdio),
+        ("", Era::Legacy, Over::Http),
+        ("", Era::Modern, Over::Http),
+        ("start = \"call\"", Era::Legacy, Over::Stdio),
+    ] {
+        let what = format!("{more} {era:?} {over:?}");
+        let start = |http: &[&str]| {
+            Gateway::spawn_toolman(hostile_toolman(more), tools_toml(PROMPT, more), |command| {
+                command.args(http);
+            })
+        };
+        let (client, _host) = match over {
+            Over::Stdio => (Client::pipe(era, start(&[]), CAN_ALL), None),
+            Over::Http => {
+                let host = Host::new(start(&["serve", "--http", "127.0.0.1:0"]));
+                (host.client(era), Some(host))
+            }
+        };
+        let (mut client, _) = asked_for_everything(&what, client, true);
         // What is remembered is compared too, and what is remembered is what was approved.
-        gateway.call("files_list", "{}");
-        gateway.until("the server has said what it offers now", |gateway| {
-            gateway.catalog().contains("withheld")
-        });
-        let catalog = gateway.catalog();
+        client.call("files_list", "{}");
+        let catalog = |client: &mut Client| {
+            let read = client.request("resources/read", json!({"uri": "toolman://catalog"})).result();
+            read["contents"][0]["text"].as_str().expect("a text").to_owned()
+        };
+        client.until("the server has said what it offers now", |client| catalog(client).contains("withheld"));
+        let catalog = catalog(&mut client);
         assert_eq!(
             catalog.lines().last(),
             Some("4 tools are withheld, since their definitions were not approved."),
             "{catalog}"
         );
-        let refused = gateway.call("files_write_file", "{}").failure();
+        let refused = client.call("files_write_file", "{}").failure();
         assert!(
             refused.contains("files/write_file cannot be used") && refused.contains("tools.lock"),
             "{refused}"
         );
         assert!(refused.contains("`mcp-workbench lock --face toolman`"), "{refused}");
+    }
+}
+
+/// The console is a surface, too: whatever its pages ask for.
+#[test]
+fn the_console_does_not_show_what_is_withheld() {
+    let config = dev("dynamic", json!({"files": files(PROMPT)}));
+    let host = Host::new(Gateway::spawn_with(hostile(&config), &config, |command| {
+        command.args(["serve", "--http", "127.0.0.1:0", "--console"]);
+    }));
+    let mut client = host.client(Era::Legacy);
+    client.call("open_toolbox", json!({"toolbox_name": "dev"})).text();
+    let started = host.stderr_with("/console#key=");
+    let (_, key) = started.split_once("/console#key=").expect("the address of the console");
+    let mut tab = Web::new(&host.address);
+    tab.token = key.split_whitespace().next().map(str::to_owned);
+    let mut ask = |method: &str, path: &str, body: &str| {
+        tab.path = format!("/console/api/{path}");
+        tab.exchange(method, &tab.common(), body)
+    };
+    let all = ask("GET", "tools", "").body;
+    let found: Value = serde_json::from_str(&all).expect("JSON");
+    assert_eq!(found["total"], 2, "{all}");
+    clean("tools", &all);
+    for query in ["poison", "write"] {
+        clean(query, &ask("GET", &format!("tools?query={query}"), "").body);
+    }
+    let id = found["tools"][0]["id"].as_str().expect("an id");
+    for (name, status) in [("read_file", 200), ("write_file", 404), ("read_poison", 404)] {
+        let id = id.replace("read_file", name).replace("list", name);
+        let encoded: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let shown = ask("GET", &format!("tool?id={encoded}"), "");
+        let called = ask("POST", "call", &json!({"id": id, "arguments": {}}).to_string());
+        assert_eq!((shown.status, called.status), (status, status), "{name}: {} {}", shown.body, called.body);
+        clean(name, &(shown.body + &called.body));
     }
 }
 

@@ -48,6 +48,22 @@ fn a_file_that_cannot_be_used_ends_the_program_with_its_place() {
         }
         assert_eq!(lab.run(&["check"]).code, Some(0), "{rule}");
     }
+    for (rule, text, message) in [
+        ("lock = \"enforce\"", None, "the lock file does not exist"),
+        ("", Some("{\"lockVersion\": 1, \"toolboxes\": {}}"), "this is a lock file of mcp-workbench"),
+    ] {
+        let place = Place::toolman(&format!("{rule}\n{}", server("n", "--with echo", "")));
+        if let Some(text) = text {
+            place.lab.write("tools.lock", text);
+        }
+        for verb in [&[][..], &["check"]] {
+            let Finished { code, stderr, .. } = place.run(verb);
+            assert_eq!(code, Some(2), "{stderr}");
+            for part in [message, "tools.lock:1:", "`mcp-workbench lock --face toolman`"] {
+                assert!(stderr.contains(part), "{part}: {stderr}");
+            }
+        }
+    }
     let other = Place::workbench(json!({"lock": "on", "toolboxes": {}}));
     let stderr = other.run(&["check"]).stderr;
     assert!(
@@ -61,7 +77,10 @@ fn checking_dry_runs_and_writing() {
     let place = Place::workbench(dev("dynamic", json!({"files": files(PROMPT)})));
     offer(&place.lab, &GOOD);
     let path = place.lab.dir.join("workbench-config.lock");
-    assert_eq!(place.run(&["lock", "--check"]).code, Some(1), "nothing is approved yet");
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let none = place.run(&["lock", "--check"]);
+    let missing = "workbench-config.lock does not exist, so nothing is approved yet; run `mcp-workbench lock` to approve";
+    assert!(none.code == Some(1) && flat(&none.stderr).contains(missing), "{}", none.stderr);
     assert_eq!(place.run(&["lock", "--dry-run"]).code, Some(0));
     let unasked = place.run(&["lock"]);
     assert!(unasked.code == Some(2) && unasked.stderr.contains("--yes"), "{}", unasked.stderr);
@@ -73,7 +92,7 @@ fn checking_dry_runs_and_writing() {
         "{}",
         written.stdout
     );
-    assert!(written.stdout.contains("dev/files/ask (a prompt): new\n"), "{}", written.stdout);
+    assert!(written.stdout.contains("dev/files/ask (prompt): new\n"), "{}", written.stdout);
     let first = text_of(&place.lab, "workbench-config.lock");
     for args in [&["lock", "--check"][..], &["lock", "--yes"], &["lock"]] {
         let again = place.run(args);
@@ -97,6 +116,8 @@ dev/files/report: gone
     assert_eq!(checked.stdout, expected);
     let warning = "warning: dev/files/read_file has invisible characters: U+200B\n";
     assert!(checked.stderr.contains(warning), "{}", checked.stderr);
+    let told = "workbench-config.lock; run `mcp-workbench lock` to approve what the servers offer";
+    assert!(flat(&checked.stderr).contains(told), "{}", checked.stderr);
     let row = |kind: &str, name: &str, change: &str| json!({"toolbox": "dev", "server": "files", "kind": kind, "name": name, "change": change, "characters": []});
     let mut changed = row("tool", "read_file", "other");
     changed["paths"] = json!(["description", "inputSchema.properties.path.type"]);
@@ -112,6 +133,8 @@ dev/files/report: gone
         let run = place.run(&["lock", "--yes", item]);
         assert_eq!(run.code, Some(if unknown { 2 } else { 0 }), "{item}: {}", run.stderr);
         assert_eq!(run.stderr.contains("there is no server or tool"), unknown, "{}", run.stderr);
+        let near = item == "read_fil";
+        assert_eq!(run.stderr.contains("did you mean read_file"), near, "{}", run.stderr);
     }
     let second = text_of(&place.lab, "workbench-config.lock");
     assert!(
@@ -230,6 +253,11 @@ fn servers_of_toolman_that_share_a_namespace_share_a_lock() {
     let tools = &lock["namespaces"]["n"]["tools"];
     assert_eq!((&tools["a"]["description"], &tools["c"]["name"]), (&json!("first"), &json!("c")));
     assert_eq!(lock["namespaces"][""]["tools"]["plain"]["name"], "plain");
+    place.lab.write("tools.lock", "{\"lockVersion\": 1, \"namespaces\": {}}");
+    let told = place.json(&["lock", "--check"], 1);
+    let row = json!({"namespace": "", "kind": "tool", "name": "plain", "change": "new", "characters": []});
+    assert_eq!((&told["changes"][0], told["changes"].as_array().map(Vec::len)), (&row, Some(4)));
+    assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
     place.lab.write("broken", "");
     let told = place.json(&["lock", "--check"], 4);
     assert_eq!((&told["changes"], &told["failed"][0]["namespace"]), (&json!([]), &json!("n")));
@@ -275,9 +303,10 @@ fn a_person_is_shown_what_differs_and_asked() {
         let mut command = place.lab.command();
         command.arg("lock").env("TERM", "xterm").env("NO_COLOR", "1");
         let mut terminal = Terminal::start(command, ALL);
-        terminal.wait_for("dev/files/read_file: other texts\r\n    description: Read a{+\\u202e+} file\r\n");
+        terminal
+            .wait_for("dev/files/read_file: texts changed\r\n    description: Read a{+\\u202e+} file\r\n");
         terminal.wait_for("has invisible characters: U+202E");
-        terminal.wait_for("Change ~/workbench-config.lock? [y/N/d] ").press(keys);
+        terminal.wait_for("\nChange ~/workbench-config.lock? [y/N/d] ").press(keys);
         let ended = terminal.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(text_of(&place.lab, "workbench-config.lock") != first, written, "{ended:?}");

@@ -1,9 +1,12 @@
-//! What an answer has promised holds although the replica that gave it dies right afterwards.
+//! What an answer has promised holds although the replica that gave it dies right afterwards, and what reaches the model is
+//! the same at every replica.
 
 use serde_json::json;
 
 use super::{Cluster, open, tools};
 use crate::client::Era;
+use crate::harness::Lab;
+use crate::store::Store;
 
 #[test]
 fn what_was_opened_is_open_although_the_home_dies_right_after_its_answer() {
@@ -48,4 +51,26 @@ fn long_results_of_a_session_outlive_its_home_and_end_with_the_session() {
     let web = client.over_http();
     assert_eq!(web.exchange("DELETE", &web.common(), "").status, 204);
     assert_eq!(results(&cluster).len(), 0, "they end with their session");
+}
+
+#[test]
+fn what_nobody_approved_is_withheld_at_every_replica() {
+    let Some(store) = Store::start() else { return };
+    let mut cluster = Cluster { store, hosts: Vec::new() };
+    let url = cluster.store.url();
+    for _ in 0..2 {
+        let lab = Lab::new();
+        lab.write("workbench-config.lock", r#"{"lockVersion": 1, "toolboxes": {}}"#);
+        cluster.add_with(lab, tools("echo"), &url, |_| {});
+    }
+    for mut client in [cluster.client_of(0), cluster.client_of(1), cluster.client(Era::Modern)] {
+        // Each request of the modern client comes to the other replica.
+        for _ in 0..2 {
+            let opened = client.call("open_toolbox", json!({"toolbox_name": "dev"})).json();
+            assert_eq!(opened["tools_withheld"], 1, "{opened}");
+            assert!(!client.tools().iter().any(|tool| tool.contains("echo")), "{:?}", client.tools());
+            let refused = client.call("dev__a__echo", "{}");
+            assert!(refused.failure().contains("approved in workbench-config.lock"), "{refused:?}");
+        }
+    }
 }
