@@ -53,7 +53,7 @@ export function platformPackage(platform) {
     license: crate.license,
     homepage: crate.homepage,
     repository: { type: 'git', url: `git+${crate.repository}.git` },
-    files: ['bin'],
+    files: ['bin', 'vectors.NOTICE'],
     os: [os],
     cpu: [cpu],
     preferUnplugged: true,
@@ -167,7 +167,7 @@ version = ${JSON.stringify(crate.version)}
 description = ${JSON.stringify(crate.description)}
 readme = "README.md"
 license = ${JSON.stringify(crate.license)}
-license-files = ["LICENSE-MIT", "LICENSE-APACHE"]
+license-files = ["LICENSE-MIT", "LICENSE-APACHE", "src/search/vectors.NOTICE"]
 keywords = ${list(crate.keywords)}
 requires-python = ">=3.8"
 

@@ -15,7 +15,7 @@ import path from 'node:path';
 
 import { bundle, crate, platformPackage, programs, root } from './manifests.mjs';
 
-const papers = ['README.md', 'LICENSE-MIT', 'LICENSE-APACHE'];
+const papers = ['README.md', 'LICENSE-MIT', 'LICENSE-APACHE', 'src/search/vectors.NOTICE'];
 
 const [given, ...builds] = process.argv.slice(2);
 if (!given || builds.length === 0) {

@@ -45,6 +45,10 @@ async function main() {
   step('npm');
   run(process.execPath, [path.join(root, 'packaging', 'pack.mjs'), packed, `${platform}=${executables}`]);
   const project = installFromTarballs();
+  for (const folder of [platformFolder(project), bundleFolder()]) {
+    const notice = path.join(folder, 'vectors.NOTICE');
+    check(fs.existsSync(notice), `${notice}: the origin of the table of meanings is not told`);
+  }
   const launchers = programs.map((name) => path.join(project, 'node_modules', '.bin', name));
   for (const launcher of launchers) says(launcher, 'installed by npm');
   for (const node of [process.execPath, ...options.node]) {
@@ -169,8 +173,12 @@ function installFromTarballs() {
   return project;
 }
 
+function platformFolder(project) {
+  return path.join(project, 'node_modules', crate.names.npm.split('/')[0], platform);
+}
+
 function explainsWhatIsMissing(project, launcher) {
-  fs.rmSync(path.join(project, 'node_modules', crate.names.npm.split('/')[0], platform), { recursive: true });
+  fs.rmSync(platformFolder(project), { recursive: true });
   const { status, stderr } = spawnSync(launcher, ['--version'], { encoding: 'utf8' });
   check(status === 1 && stderr.includes('--omit=optional'), `a missing package: ${status} ${stderr}`);
 }

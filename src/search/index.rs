@@ -158,7 +158,7 @@ impl Index {
         let first = count(self.tools.len());
         let mut about = Counts::new();
         self.count(&doc.title, TITLE, &mut about);
-        let mut titles: Vec<u32> = about.seen.iter().map(|seen| seen.0).collect();
+        let mut titles: Vec<u32> = about.terms().collect();
         titles.sort_unstable();
         titles.dedup();
         self.count(&doc.description, ABOUT, &mut about);
@@ -424,6 +424,11 @@ impl Index {
     /// The number of words in a tool's name.
     pub(super) fn name_length(&self, number: u32) -> usize {
         usize::from(self.shapes[number as usize].lengths[NAME])
+    }
+
+    /// The number of words of a tool's first sentence that are kept in order.
+    pub(super) fn sentence_length(&self, number: u32) -> usize {
+        usize::from(self.shapes[number as usize].lengths[SUMMARY]).min(SENTENCE)
     }
 
     /// The server with this number, which must be live.

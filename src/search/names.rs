@@ -57,9 +57,14 @@ impl Query {
 
     /// Whether the query is a tool's first sentence, or the part of it after a title.
     pub(super) fn is_sentence(&self, sentence: &[u32]) -> bool {
-        let words = self.sequence.as_slice();
-        let Some(before) = sentence.len().checked_sub(words.len()) else { return false };
-        (before == 0 || words.len() > before.max(NAME_WORDS / 2)) && self.are(words, &sentence[before..])
+        self.may_end_sentence(sentence.len())
+            && self.are(&self.sequence, &sentence[sentence.len() - self.sequence.len()..])
+    }
+
+    /// Whether the query has the length of a sentence of so many words, or of the part of it after a title.
+    pub(super) fn may_end_sentence(&self, length: usize) -> bool {
+        let words = self.sequence.len();
+        length.checked_sub(words).is_some_and(|before| before == 0 || words > before.max(NAME_WORDS / 2))
     }
 
     /// The share of the query's word pairs that also follow one another in the tool's name or first sentence.

@@ -18,7 +18,7 @@ use super::tokens::words;
 /// The weight of the best clause of a query, beside the whole query.
 const CLAUSE: f32 = 0.6;
 /// The largest bonus for a tool whose name consists of words of the query.
-const NAME_COVERED: f32 = 0.2;
+const NAME_COVERED: f32 = 0.17;
 /// The largest bonus for a tool in whose name or first sentence words of the query follow one another.
 const PHRASE: f32 = 0.2;
 /// The bonus for a tool that does what was asked for, and the penalty for one that does something else.
@@ -29,7 +29,7 @@ const WRONG_DEED: f32 = 0.3;
 const READ_UNASKED: f32 = 0.05;
 const REMOVE_UNASKED: f32 = 0.1;
 /// The share that a term loses if better tools already have it and the query has several clauses.
-const COVERED: f32 = 0.35;
+const COVERED: f32 = 0.45;
 /// The share of a term that is left for the tools after one that has it.
 const LEFT: f32 = 0.2;
 /// The factor for a tool that was already listed.
@@ -60,7 +60,8 @@ const EVIDENCE_OF_WORDS: f32 = 3.0;
 const UNHEARD: f32 = 1.4;
 /// The share that a tool's text adds by meaning what the query means.
 const COVERED_BY_MEANING: f32 = 0.5;
-/// The part of the share that is left to a tool that removes where nothing is to be removed, or the reverse.
+/// The part of the share that is left to a tool that removes where nothing is to be removed, or the reverse, or that
+/// removes other things than the query names.
 const COVERED_WRONGLY: f32 = 0.4;
 /// The weight of a verb in what a query asks for. Tools often use another verb for the same action.
 const ASKED_BY_VERB: f32 = 0.2;
@@ -182,11 +183,11 @@ impl Ranking<'_> {
         let depth = DEPTH.max(2 * limit);
         let least = least(&scores, depth, top);
         for (number, score) in (0..).zip(&scores).filter(|(_, score)| **score > 0.0) {
-            let tool = self.index.tool(number);
-            let may_be_named = self.may_be_named(number, tool);
+            let may_be_named = self.may_be_named(number);
             if *score < least && !may_be_named {
                 continue;
             }
+            let tool = self.index.tool(number);
             let named = if may_be_named { self.query.names(self.index, tool) } else { Named::No };
             let score = score + top * self.beside(number, tool, &names);
             candidates.push(Candidate { number, named, score, step: 0 });
@@ -231,24 +232,26 @@ impl Ranking<'_> {
 
     /// Whether the query may name this tool: it is short enough for a part of a name, as long as this name,
     /// or the tool's first sentence.
-    fn may_be_named(&self, number: u32, tool: &Tool) -> bool {
+    fn may_be_named(&self, number: u32) -> bool {
         let words = self.query.sequence.len();
         self.evidence.in_name[number as usize]
             && (words <= NAME_WORDS || words == self.index.name_length(number))
-            || self.query.is_sentence(&tool.sentence)
+            // Most tools are passed over by the length of their sentences, which is near at hand.
+            || self.query.may_end_sentence(self.index.sentence_length(number))
+                && self.query.is_sentence(&self.index.tool(number).sentence)
     }
 
     /// The score of each tool, by its number; 0 for a tool without any word of the query.
     fn scores(&self) -> Vec<f32> {
         let mut whole = vec![0.0; self.index.tools.len()];
-        let mut best = vec![0.0; whole.len()];
-        let mut part = vec![0.0; whole.len()];
         let mut servers = vec![0.0; self.index.servers.len()];
         let mut touched = Vec::new();
         self.sum(u64::MAX, &mut whole, &mut servers, &mut touched);
         if self.query.clauses == 1 {
             return whole;
         }
+        let mut best = vec![0.0; whole.len()];
+        let mut part = vec![0.0; whole.len()];
         let top = touched.iter().map(|&at| whole[at as usize]).fold(0.0, f32::max);
         for clause in 0..self.query.clauses {
             self.sum(1 << clause, &mut part, &mut servers, &mut touched);
@@ -313,7 +316,8 @@ impl Ranking<'_> {
             // Other deeds go by many names (`add two numbers`), but removing is never meant by chance.
             let removes = |deed: Option<Deed>| deed.map(|deed| deed == Deed::Remove);
             let (wanted, done) = (removes(self.query.deed), removes(self.index.tool(candidate.number).deed));
-            let wrong = wanted.zip(done).is_some_and(|(wanted, done)| wanted != done);
+            let wrong = wanted.zip(done).is_some_and(|(wanted, done)| wanted != done)
+                || done == Some(true) && self.has_only_verbs(candidate.number);
             if wrong { COVERED_WRONGLY * share } else { share }
         };
         let first = candidates.iter().take(LOOKED_AT);
@@ -321,6 +325,15 @@ impl Ranking<'_> {
             .map(|candidate| if candidate.named > Named::No { 1.0 } else { had(candidate) })
             .fold(0.0, f32::max)
             .min(1.0)
+    }
+
+    /// Whether a tool has none of the things that the query names, only what is to be done with them.
+    fn has_only_verbs(&self, number: u32) -> bool {
+        let terms = self.query.terms.iter().zip(&self.asked).zip(self.evidence.tools());
+        let mut things = terms
+            .filter(|((term, asked), _)| asked.0 > 0.0 && meaning::deed(&term.stem).is_none())
+            .peekable();
+        things.peek().is_some() && things.all(|(_, tools)| own(tools, number) <= 0.0)
     }
 
     /// Whether words and meaning together speak for one of the first tools, if the query is long. Of one in a language
@@ -351,7 +364,8 @@ impl Ranking<'_> {
         if self.begins_unheard() { UNHEARD * floor } else { floor }
     }
 
-    /// Whether a short query begins with a verb that nothing here stands for. Grammar follows a verb, but hardly a thing.
+    /// Whether a short query begins with a verb that nothing here stands for. Grammar or a number follows a verb, but
+    /// hardly a thing.
     fn begins_unheard(&self) -> bool {
         let words: Vec<&QueryTerm> =
             self.query.sequence.iter().take(2).map(|at| &self.query.terms[*at]).collect();
@@ -359,7 +373,7 @@ impl Ranking<'_> {
         self.query.is_short
             && verb.content
             && verb.variants.is_empty()
-            && meaning::is_stop(&next.word.to_lowercase())
+            && (meaning::is_stop(&next.word.to_lowercase()) || next.is_number())
     }
 
     /// Repeatedly takes the tool that adds most to what the tools taken so far cover.
@@ -508,6 +522,7 @@ impl QueryTerm {
 
     fn is_number(&self) -> bool {
         self.word.bytes().all(|letter| letter.is_ascii_digit())
+            || ["one", "two", "three"].contains(&&*self.stem)
     }
 
     /// How far a match shows that the term was meant: less if the word had to be repaired or replaced.

@@ -6,9 +6,9 @@ use super::query::{Query, QueryTerm};
 /// The fields in order: name, first sentence, rest of the description, parameter names, parameter texts,
 /// server's name.
 const TOOL: Fields<TOOL_FIELDS> = Fields {
-    weights: [1.0, 1.0, 0.75, 0.3, 0.4, 0.5],
+    weights: [1.0, 1.0, 0.75, 0.45, 0.4, 0.5],
     lengths: [0.75, 0.9, 0.9, 0.0, 0.5, 0.75],
-    saturation: 0.4,
+    saturation: 0.35,
     bits: 4,
 };
 

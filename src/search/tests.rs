@@ -198,6 +198,7 @@ fn a_near_miss_names_the_server() {
     for (query, near) in [
         ("encrypt a file", Some("files")),
         ("transcode a file", Some("files")),
+        ("transcode two files", Some("files")),
         ("saxophone recital in Antarctica", None),
         ("read a file", None),
     ] {
@@ -209,6 +210,25 @@ fn a_near_miss_names_the_server() {
     index.set_server("vault", &server(9, "Vault", "Encrypt a file or a message", &[]));
     let found = index.search("encrypt a file", 5);
     assert_eq!((found.near, found.servers), (None, vec!["vault".to_owned()]));
+}
+
+#[test]
+fn nothing_else_is_removed_than_what_the_query_names() {
+    let mut index = Index::new();
+    let tools = [
+        ("delete_items", "Delete files, folders or other items for good."),
+        ("delete_notes", "Delete notes."),
+    ];
+    index.set_server("memory", &server(0, "Memory", "", &tools[1..]));
+    index.set_server(
+        "files",
+        &server(1, "Files", "", &[("read_file", "Read a file."), ("read_folder", "Read a folder.")]),
+    );
+    assert_eq!(names(&index, "delete a file"), [""; 0]);
+    assert_eq!(names(&index, "delete a note")[0], "delete_notes");
+    assert_eq!(names(&index, "delete")[0], "delete_notes");
+    index.set_server("desk", &server(2, "Desk", "", &tools[..1]));
+    assert_eq!(names(&index, "delete a file")[0], "delete_items");
 }
 
 #[test]

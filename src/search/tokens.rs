@@ -149,6 +149,13 @@ fn run(chars: &mut Chars<'_>, parts: &mut Vec<(usize, usize)>) {
         }
         last = (now, at);
         end = at + c.len_utf8();
+        // Most letters are small and follow small ones, where nothing can end.
+        while now == Class::Lower
+            && let Some((at, _)) = chars.next_if(|next| next.1.is_ascii_lowercase())
+        {
+            last.1 = at;
+            end = at + 1;
+        }
     }
     if let Some(from) = from {
         parts.push((from, end));

@@ -8,7 +8,9 @@ use rmcp::transport::TokioChildProcess;
 use serde_json::{Value, json};
 
 use crate::client::{CAN_ALL, Client, Era, Host};
-use crate::harness::{DEADLINE, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_with, server};
+use crate::harness::{
+    DEADLINE, Gateway, Lab, Message, TOOLS_CHANGED, VERSION, dev, fake, fake_path, fake_with, server,
+};
 use crate::npm;
 use crate::shell::Place;
 
@@ -902,6 +904,34 @@ async fn a_real_client_finds_and_uses_tools_of_real_servers() {
     assert_eq!(read["content"][0]["text"], "a note\n", "{read}");
     service.cancel().await.expect("no panic");
     place.lab.wait_until_gone(DEADLINE);
+}
+
+/// The tool that measures the search, whose figures `docs/search.md` has.
+#[test]
+fn an_id_that_stands_twice_counts_by_its_first_place() {
+    let lab = Lab::new();
+    let tool = |id: &str, server: &str, about: &str| {
+        let line = json!({"id": id, "server": server, "name": "paint_wall", "description": about});
+        format!("{line}\n")
+    };
+    let tools = [
+        tool("same", "one", "Paint a wall green."),
+        tool("same", "two", "Paint a green wall."),
+        tool("right", "three", "Paint a wall."),
+    ];
+    let tools = lab.write("tools.jsonl", &tools.concat());
+    let queries = json!({"id": 1, "text": "paint a wall green", "gold": [["right"]]});
+    let queries = lab.write("queries.jsonl", &queries.to_string());
+    let program = format!("search_eval{}", std::env::consts::EXE_SUFFIX);
+    let run = |flags: &[&str]| {
+        let mut command = std::process::Command::new(fake_path().with_file_name(&program));
+        let output = command.arg(&tools).arg(&queries).args(flags).output().expect("it is built");
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("a line of JSON")
+    };
+    assert_eq!(run(&[])["ranked"], json!(["same", "right"]));
+    let means = run(&["--summary"]);
+    assert_eq!((&means["hit@1"], &means["ndcg@10"]), (&json!(0.0), &json!(0.6309)), "second of two: {means}");
 }
 
 /// The queries of a file in `tests/search`, each with what stands behind its `>`.
