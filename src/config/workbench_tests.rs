@@ -128,6 +128,8 @@ fn defaults_are_those_of_the_contract() {
         tokens: vec![],
     };
     assert_eq!(common.serving, serving);
+    let [linger, daemon_linger] = [60, 600].map(Duration::from_secs);
+    assert_eq!(common.daemon, Daemon { on: false, linger, daemon_linger });
     let server = server(r#"{"command": "x"}"#);
     assert_eq!((server.filter, server.isolation), (ToolFilter::All, None));
     assert_eq!(server.timeouts, Timeouts::default());
@@ -168,9 +170,11 @@ fn every_top_level_key_is_known() {
             "maxMessageBytes": 1024, "questionTimeout": 1.5, "search": true, "sessionIdleTimeout": 60,
             "maxBodyBytes": 4096.0, "stateKey": "0123456789abcdef0123456789abcdef",
             "auth": {"tokens": [{"name": "ci", "token": " ${TOKEN}\n", "toolboxes": ["dev"]}, {"name": "all", "token": "x"}]},
-            "toolboxes": {"dev": {"mcpServers": {}}}}"#,
+            "daemon": true, "linger": 0, "daemonLinger": 1.5, "toolboxes": {"dev": {"mcpServers": {}}}}"#,
     );
     assert_eq!(warnings, []);
+    let daemon_linger = Duration::from_millis(1500);
+    assert_eq!(workbench.common.daemon, Daemon { on: true, linger: Duration::ZERO, daemon_linger });
     assert_eq!(
         (workbench.tool_mode, workbench.instructions_limit, workbench.search),
         (ToolMode::Auto, 0, true)

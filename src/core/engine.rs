@@ -277,14 +277,27 @@ impl Engine {
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
         // Where nobody wants to know what becomes of a call, nothing is carried along for it.
-        match reply.is_followed() || reply.session().workspace.daemon_session().is_some() {
+        let Some(daemon_session) = reply.session().workspace.daemon_session() else {
+            return match reply.is_followed() {
+                true => self.forward_noted(upstream, method, params, changes, reply, Box::new(finish)),
+                false => self.dispatch(upstream, method, params, changes, reply, finish),
+            };
+        };
+        // The daemon is asked how much its servers are used.
+        daemon_session.count_call();
+        upstream.usage.begin();
+        let used = upstream.clone();
+        let finish = move |answer: Answer<'_>, reply: Reply| {
+            used.usage.end();
+            finish(answer, reply);
+        };
+        match reply.is_followed() {
             true => self.forward_noted(upstream, method, params, changes, reply, Box::new(finish)),
             false => self.dispatch(upstream, method, params, changes, reply, finish),
         }
     }
 
-    /// As [`Self::forward`], and notes how the call goes: for those who follow it, and for the daemon, which is asked
-    /// how much its servers are used.
+    /// As [`Self::forward`], and notes how the call goes for those who follow it.
     fn forward_noted(
         self: &Arc<Self>,
         upstream: &Arc<Upstream>,
@@ -304,15 +317,7 @@ impl Engine {
                 params
             }
         };
-        let counted = reply.session().workspace.daemon_session().map(|daemon_session| {
-            daemon_session.count_call();
-            upstream.usage.begin();
-            upstream.clone()
-        });
         let finish = move |answer: Answer<'_>, mut reply: Reply| {
-            if let Some(upstream) = counted {
-                upstream.usage.end();
-            }
             observed::came_back(&mut reply, &answer);
             finish(answer, reply);
         };

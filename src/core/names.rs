@@ -39,8 +39,9 @@ pub(super) struct Claim<'a> {
     pub(super) items: Option<&'a Items>,
     /// The names by which clients know the upstream's things already; these names stay.
     pub(super) known: Option<&'a Exposed>,
-    /// The names made last time. An unchanged table is used again, with everything that was rendered from it.
-    pub(super) before: Option<&'a Arc<Exposed>>,
+    /// The names made last time, here and in another view. An unchanged table is used again, with everything that
+    /// was rendered from it.
+    pub(super) before: [Option<Arc<Exposed>>; 2],
 }
 
 /// The names of a view.
@@ -194,6 +195,7 @@ impl Names {
                     continue;
                 };
                 let place = Slot { claim: claim.place, item: exposed.of(kind).items().len() };
+                let name = claim.kept_text(kind, place.item, name);
                 self.by_name[kind as usize].insert(name.clone(), place);
                 let active = naming.starts_active(claim, kind, item, [&full, &name]);
                 let full = (*full != *name).then(|| Arc::<str>::from(full));
@@ -204,10 +206,8 @@ impl Names {
                 exposed.push(kind, item, name, full, active);
             }
         }
-        match claim.before.filter(|before| before.is_same(&exposed)) {
-            Some(before) => before.clone(),
-            None => Arc::new(exposed),
-        }
+        let same = claim.before.iter().flatten().find(|before| before.is_same(&exposed));
+        same.cloned().unwrap_or_else(|| Arc::new(exposed))
     }
 
     /// Gives each page that a claim's things name, or are, the URI by which hosts know it.
@@ -363,6 +363,12 @@ impl<'a> Claim<'a> {
     /// The name by which clients know a thing.
     fn known_name(&self, kind: Kind, key: &str) -> Option<&'a Arc<str>> {
         self.known?.of(kind).by_key(key).map(|item| &item.name)
+    }
+
+    /// The name of the thing at this index, in the memory where it stands already if that is so.
+    fn kept_text(&self, kind: Kind, at: usize, name: Arc<str>) -> Arc<str> {
+        let before = self.before.iter().flatten().filter_map(|before| before.of(kind).items().get(at));
+        before.map(|item| &item.name).find(|before| **before == name).cloned().unwrap_or(name)
     }
 }
 
@@ -582,7 +588,7 @@ mod tests {
                     upstream: &upstreams[at],
                     items: Some(&items[at]),
                     known: Some(&known[at]),
-                    before: None,
+                    before: [None, None],
                 })
                 .collect();
             let (names, exposed) = assign(&naming, &claims);
@@ -673,7 +679,7 @@ mod tests {
                 upstream: &upstreams[at],
                 items: Some(items[at]),
                 known: Some(&known[at]),
-                before: None,
+                before: [None, None],
             };
             let (names, exposed) = assign(&naming, &[claim(0), claim(1)]);
             let pages: Vec<_> =

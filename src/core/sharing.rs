@@ -6,8 +6,8 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -17,6 +17,7 @@ use super::record::Record;
 use super::session::ClientSession;
 use super::stderr::Tail;
 use super::upstream::Spec;
+use crate::catalog::Exposed;
 use crate::config::{Command, Http, Isolation, Redactor, Transport};
 
 /// For whom an upstream is.
@@ -205,6 +206,8 @@ pub struct Usage {
     pid: Mutex<Arc<AtomicU32>>,
     /// What that process wrote to its stderr.
     stderr: Mutex<Arc<Tail>>,
+    /// What the upstream offers, under the names that a view showed last.
+    shown: Mutex<Weak<Exposed>>,
 }
 
 impl Default for Usage {
@@ -215,11 +218,22 @@ impl Default for Usage {
             last: Mutex::new(Instant::now()),
             pid: Mutex::default(),
             stderr: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 }
 
 impl Usage {
+    /// Notes what a view shows of the upstream.
+    pub(super) fn show(&self, exposed: &Arc<Exposed>) {
+        *self.shown.lock() = Arc::downgrade(exposed);
+    }
+
+    /// What a view showed of the upstream last, if it still does.
+    pub(super) fn shown(&self) -> Option<Arc<Exposed>> {
+        self.shown.lock().upgrade()
+    }
+
     /// Notes the beginning of a request.
     pub(super) fn begin(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);

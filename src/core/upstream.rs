@@ -34,8 +34,8 @@ use super::modern::Watched;
 use super::observed;
 use super::sharing::{DaemonSession, Usage};
 use super::start_error::{Cause, StartError};
-use crate::catalog::{Items, Sent};
-use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport, keeps_state};
+use crate::catalog::{Exposed, Items, Sent};
+use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::events::Moment;
 use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
@@ -85,6 +85,8 @@ pub struct Spec {
     pub lives_on: bool,
     /// Who shares the upstream, if the file says so.
     pub isolation: Option<Isolation>,
+    /// Whether the program is [known](crate::config::keeps_state) to keep a state for one client.
+    pub keeps_state: bool,
     /// When the upstream starts.
     pub start: Start,
     /// How long the upstream may be unused before it is stopped; `None`: for ever.
@@ -103,7 +105,7 @@ impl Spec {
 
     /// Who shares the upstream in the daemon.
     pub fn isolation_in_daemon(&self) -> Isolation {
-        self.isolation.unwrap_or(match keeps_state(&self.transport) {
+        self.isolation.unwrap_or(match self.keeps_state {
             true => Isolation::Session,
             false => Isolation::Directory,
         })
@@ -238,6 +240,12 @@ impl Upstream {
             (state.sent, state.items) = (sent, items);
             state.while_down = if at_rest { OfferWhileDown::AtRest } else { OfferWhileDown::Shown };
         }
+    }
+
+    /// What another session of the daemon is shown of the upstream. Sessions of one upstream have the same face, so
+    /// what is made from the same names is the same.
+    pub(super) fn shown_to_others(&self) -> Option<Arc<Exposed>> {
+        self.origin.as_ref().and_then(|_| self.usage.shown())
     }
 
     /// What the file says about the upstream now.
@@ -698,6 +706,7 @@ impl Spec {
     /// A server that is reached like this, with nothing else said.
     pub(crate) fn plain(transport: Transport) -> Self {
         Self {
+            keeps_state: crate::config::keeps_state(&transport),
             transport,
             filter: ToolFilter::All,
             guard: None,
@@ -717,9 +726,19 @@ impl Spec {
 impl Upstream {
     /// An upstream without a process; [`Self::pretend`] gives it a life.
     pub(crate) fn unreal(group: &str, server: &str) -> Arc<Self> {
+        Self::unreal_of(group, server, None)
+    }
+
+    /// As [`Self::unreal`], made for a session of the daemon.
+    pub(crate) fn unreal_in_daemon(group: &str, server: &str) -> Arc<Self> {
+        let session = DaemonSession::new(Vec::new(), "/".into(), "/".into(), None);
+        Self::unreal_of(group, server, Some(Arc::new(session)))
+    }
+
+    fn unreal_of(group: &str, server: &str, origin: Option<Arc<DaemonSession>>) -> Arc<Self> {
         let (program, args, env) = (String::new(), Vec::new(), Vec::new());
         let command = crate::config::Command { program, args, env, cwd: None, inherit_env: Vec::new() };
-        Self::new(group, server, group, Spec::plain(Transport::Stdio(command)), None, None, Weak::new())
+        Self::new(group, server, group, Spec::plain(Transport::Stdio(command)), None, origin, Weak::new())
     }
 
     /// Pretends that the upstream is up and offers these items, or that it is down.

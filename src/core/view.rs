@@ -301,8 +301,16 @@ impl Entry {
             upstream: &self.upstream,
             items: (self.up || renames).then_some(&self.items),
             known: (renames && self.settled).then_some(&self.exposed),
-            before: (!other_file).then_some(&self.exposed),
+            before: match other_file {
+                true => [None, None],
+                false => [Some(self.exposed.clone()), self.upstream.shown_to_others()],
+            },
         }
+    }
+
+    fn show(&mut self, exposed: Arc<Exposed>) {
+        self.upstream.usage.show(&exposed);
+        self.exposed = exposed;
     }
 
     fn target(&self, kind: Kind, item: usize, active: bool) -> Target {
@@ -588,7 +596,7 @@ impl View {
         let claim = entry.claim(face, seq, false);
         let named = if others_stay { self.names.add(&naming, &claim) } else { None };
         match named {
-            Some(exposed) => entry.exposed = exposed,
+            Some(exposed) => entry.show(exposed),
             None => self.name_all(face, false),
         }
         self.warn_of_left_out(&known);
@@ -607,7 +615,7 @@ impl View {
         let (names, exposed) = assign(&naming, &claims);
         self.names = names;
         for (entry, exposed) in self.entries.values_mut().zip(exposed) {
-            entry.exposed = exposed;
+            entry.show(exposed);
         }
     }
 

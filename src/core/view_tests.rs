@@ -138,6 +138,50 @@ fn listed(view: &View, face: &Plain, kind: Kind) -> Vec<u8> {
     out
 }
 
+/// Sessions of the daemon that are shown the same keep one copy of it; other clients keep their own.
+#[test]
+fn what_sessions_of_the_daemon_are_shown_alike_is_kept_once() {
+    let face = Plain(Clash::Rename);
+    let items = || Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["b", "c"]));
+    for in_daemon in [true, false] {
+        let server =
+            if in_daemon { Upstream::unreal_in_daemon("b", "0") } else { Upstream::unreal("b", "0") };
+        let shown = |before: &[&str]| {
+            let mut view = View::default();
+            let others: Vec<_> = before.iter().map(|group| Upstream::unreal(group, "1")).collect();
+            view.add(&face, &others);
+            for other in &others {
+                other.pretend(Some(Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["b_b"]))));
+                view.refresh(&face, other);
+            }
+            view.add(&face, std::slice::from_ref(&server));
+            view.refresh(&face, &server);
+            assert_names(&view, &face);
+            view
+        };
+        let exposed = |view: &View| view.server("b", "0").expect("it was added").exposed.clone();
+        server.pretend(Some(items()));
+        let (one, alike, otherwise) = (shown(&[]), shown(&[]), shown(&[""]));
+        assert_eq!(Arc::ptr_eq(&exposed(&one), &exposed(&alike)), in_daemon);
+        assert!(!Arc::ptr_eq(&exposed(&one), &exposed(&otherwise)), "b_b is another's there");
+        let names =
+            [&one, &alike, &otherwise].map(|view| exposed(view).of(Kind::Tool).items()[0].name.clone());
+        assert_eq!((&*names[0], &*names[1]), ("b_b", "b_b"));
+        assert_ne!(names[0], names[2]);
+        let is_once = Arc::ptr_eq(&names[0], &names[1]);
+        assert_eq!(is_once, in_daemon);
+        // What the server offers next is kept once as well.
+        server.pretend(None);
+        server.pretend(Some(items()));
+        let [one, alike] = [one, alike].map(|mut view| {
+            view.refresh(&face, &server);
+            assert_names(&view, &face);
+            view
+        });
+        assert_eq!(Arc::ptr_eq(&exposed(&one), &exposed(&alike)), in_daemon);
+    }
+}
+
 proptest! {
     /// The first in the file has a name, whoever came first; the others are left out, never mixed up.
     #[test]

@@ -8,6 +8,7 @@
 
 use std::collections::hash_map::Entry as HashEntry;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use crate::config::locate::FaceKind;
 use crate::core::aside::FromRelay;
@@ -23,6 +24,8 @@ pub(super) const ENDED: &str = "The daemon ended before it answered. The request
      effect, so find out before you repeat it";
 /// A line that is longer than this is read at once, so that it need not be kept.
 const LONGEST_KEPT: usize = 4096;
+/// How many bytes of settled lines may stand between others before they are taken out.
+const MOST_SETTLED: usize = 64 * 1024;
 
 /// What a line of the client is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,10 @@ enum Method {
 pub(super) struct Flight {
     /// The lines that are not settled, by their numbers, in the order of sending.
     lines: VecDeque<(u64, Unsettled)>,
+    /// The text of lines, one after the other: memory for each of them would cost more than all else here.
+    text: Vec<u8>,
+    /// How many bytes of the text are those of settled lines.
+    settled: usize,
     /// The number of the last line.
     last: u64,
     /// The ids of the daemon's open questions.
@@ -69,7 +76,8 @@ pub(super) struct Flight {
 
 /// A line that the daemon has.
 enum Unsettled {
-    Unread(Box<[u8]>),
+    /// Where it stands in the text.
+    Unread(Range<usize>),
     Read(Upward),
 }
 
@@ -133,24 +141,56 @@ impl Flight {
     /// Notes that at least the first byte of a line was sent to the daemon.
     pub(super) fn sent(&mut self, line: &[u8]) {
         self.last += 1;
-        let unread = || Unsettled::Unread(line.into());
         // Only an answer to a question tells that the question is no longer open.
         if line.len() <= LONGEST_KEPT && self.questions.is_empty() {
-            return self.lines.push_back((self.last, unread()));
+            return self.keep(line);
         }
         match understand(&mut self.scanner, line) {
             Upward::Other => {}
             Upward::Answer(id) => self.questions.retain(|other| *other != id),
-            read if read.is_sent_again() => self.lines.push_back((self.last, unread())),
+            read if read.is_sent_again() => self.keep(line),
             read => self.lines.push_back((self.last, Unsettled::Read(read))),
         }
     }
 
+    fn keep(&mut self, line: &[u8]) {
+        let start = self.text.len();
+        self.text.extend_from_slice(line);
+        self.lines.push_back((self.last, Unsettled::Unread(start..self.text.len())));
+    }
+
     /// Notes that the daemon is done with a line.
     pub(super) fn settled(&mut self, number: u64) {
-        if let Ok(at) = self.lines.binary_search_by_key(&number, |(number, _)| *number) {
-            self.lines.remove(at);
+        let is_first = self.lines.front().is_some_and(|(first, _)| *first == number);
+        let line = match is_first {
+            true => self.lines.pop_front(),
+            false => {
+                let found = self.lines.binary_search_by_key(&number, |(number, _)| *number);
+                found.ok().and_then(|at| self.lines.remove(at))
+            }
+        };
+        if let Some((_, Unsettled::Unread(range))) = line {
+            self.settled += range.len();
+            if self.settled == self.text.len() {
+                self.text.clear();
+                self.settled = 0;
+            } else if self.settled > MOST_SETTLED.max(self.text.len() / 2) {
+                self.compact();
+            }
         }
+    }
+
+    /// Keeps nothing of settled lines, and no memory that is not needed.
+    pub(super) fn compact(&mut self) {
+        let mut text = Vec::with_capacity(self.text.len() - self.settled);
+        for (_, line) in &mut self.lines {
+            if let Unsettled::Unread(range) = line {
+                let start = text.len();
+                text.extend_from_slice(&self.text[range.clone()]);
+                *range = start..text.len();
+            }
+        }
+        (self.text, self.settled) = (text, 0);
     }
 
     /// Notes a question of the daemon, or the withdrawal of one.
@@ -174,11 +214,11 @@ impl Flight {
 
     /// The requests that wait for an answer, in the order of sending.
     fn waiting(&mut self) -> Vec<Sent> {
-        let Self { lines, scanner, questions, .. } = self;
+        let Self { lines, text, scanner, questions, .. } = self;
         let (mut waiting, mut places) = (Vec::new(), HashMap::new());
         for (batch, (_, line)) in lines.iter().enumerate() {
             let (read, line) = match line {
-                Unsettled::Unread(line) => (understand(scanner, line), &**line),
+                Unsettled::Unread(range) => (understand(scanner, &text[range.clone()]), &text[range.clone()]),
                 Unsettled::Read(read) => (read.clone(), &[][..]),
             };
             match read {
@@ -207,7 +247,7 @@ impl Flight {
     /// The daemon is gone: what the client is told, and the `initialize` that is to be sent again.
     pub(super) fn lost(&mut self, face: FaceKind) -> (Vec<u8>, Option<Vec<u8>>) {
         let waiting = self.waiting();
-        (self.lines, self.last) = (VecDeque::new(), 0);
+        (self.lines, self.text, self.settled, self.last) = (VecDeque::new(), Vec::new(), 0, 0);
         let mut lines = Vec::new();
         for id in self.questions.drain(..) {
             write_notification(&mut lines, "notifications/cancelled", |out| {
@@ -437,14 +477,36 @@ mod tests {
         for number in [5, 2, 2, 9, 0] {
             flight.settled(number);
         }
-        assert!(
-            flight.lines.iter().all(|(_, line)| !matches!(line, Unsettled::Unread(line) if line.len() > 100))
-        );
+        assert!(flight.text.len() < LONGEST_KEPT, "{}", flight.text.len());
         let ids: Vec<_> = lost(&mut flight).iter().map(|answer| answer["id"].to_string()).collect();
         assert_eq!(ids, ["1", "3", "4"]);
+        assert!(flight.text.is_empty());
         // The next daemon counts from one.
         send(&mut flight, &request("6", "ping"));
         flight.settled(1);
         assert!(flight.is_empty());
+    }
+    #[test]
+    fn a_line_that_is_never_settled_keeps_nothing_of_the_others() {
+        let mut flight = Flight::default();
+        for id in 1..=5000 {
+            send(&mut flight, &request(&id.to_string(), "tools/call"));
+            if id > 2 {
+                flight.settled(id);
+            }
+            assert!(flight.text.len() <= 2 * MOST_SETTLED, "{}", flight.text.len());
+        }
+        flight.compact();
+        assert_eq!(flight.text.len(), 2 * request("1", "tools/call").len());
+        let ids: Vec<_> = lost(&mut flight).iter().map(|answer| answer["id"].to_string()).collect();
+        assert_eq!(ids, ["1", "2"]);
+        // Nothing is kept of lines that are all settled.
+        for id in 1..=3 {
+            send(&mut flight, &request(&id.to_string(), "ping"));
+        }
+        for number in [2, 1, 3] {
+            flight.settled(number);
+        }
+        assert_eq!((flight.text.len(), flight.settled), (0, 0));
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
-use super::wire::{DaemonWord, Wish, read_word, refusal};
+use super::wire::{DaemonWord, Wish, read_greeting, read_word, refusal};
 use crate::config::locate::FaceKind;
 use crate::core::process::{Launcher, daemon};
 
@@ -196,7 +196,7 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
             return Err(NoDaemon::new(format!("the system does not say who listens on {shown}: {error}")));
         }
     }
-    match read_word(&mut stream).await {
+    match read_greeting(&mut stream).await {
         // The system knows who began to listen, which is whoever started the daemon.
         Ok(DaemonWord::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
         Ok(DaemonWord::Refused(reason)) => Err(NoDaemon::new(reason)),

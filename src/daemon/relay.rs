@@ -357,6 +357,7 @@ impl Session {
     fn rest(&mut self) {
         self.down.shrink_to_fit();
         self.up.waiting.shrink_to_fit();
+        self.flight.compact();
         give_back();
     }
 

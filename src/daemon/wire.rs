@@ -203,7 +203,26 @@ pub(super) enum DaemonWord {
     Gone,
 }
 
-/// Reads a line of the daemon before a session begins, and nothing behind it.
+/// Reads the daemon's first line. The daemon says nothing more until it is told what is wanted, so whatever comes belongs
+/// to the greeting, and a start need not fetch it byte by byte.
+pub(super) async fn read_greeting(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<DaemonWord> {
+    let (mut line, mut part) = (Vec::new(), [0; 128]);
+    while line.len() < LONGEST_LINE {
+        match stream.read(&mut part).await {
+            Ok(0) => return Ok(DaemonWord::Gone),
+            Ok(count) => line.extend_from_slice(&part[..count]),
+            Err(error) if is_end(error.kind()) => return Ok(DaemonWord::Gone),
+            Err(error) => return Err(error),
+        }
+        if let Some(at) = line.iter().position(|byte| *byte == b'\n') {
+            let word = understand(&line[..at]).filter(|_| at + 1 == line.len());
+            return word.ok_or_else(|| io::ErrorKind::InvalidData.into());
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+/// Reads a later line of the daemon before a session begins, and nothing behind it.
 pub(super) async fn read_word(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<DaemonWord> {
     let mut line = Vec::new();
     while line.len() < LONGEST_LINE {
@@ -292,14 +311,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_greeting_is_all_that_comes() {
+        let long = [b'x'; 2 * LONGEST_LINE];
+        let cases: [(&[u8], Option<DaemonWord>); 7] = [
+            (b"mcp-workbench-daemon 12 34\n", Some(DaemonWord::Welcome(Some(34)))),
+            (b"no way\n", Some(DaemonWord::Refused("way".into()))),
+            (b"", Some(DaemonWord::Gone)),
+            (b"mcp-work", Some(DaemonWord::Gone)),
+            (b"mcp-workbench-daemon 12 34\nand more", None),
+            (b"hello there\n", None),
+            (&long, None),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(read_greeting(&mut &*said).await.ok(), expected, "{} bytes", said.len());
+        }
+        // It may come in parts.
+        let (mut theirs, mut ours) = tokio::io::duplex(7);
+        let saying = async move { theirs.write_all(b"mcp-workbench-daemon 12 34\n").await };
+        let (heard, said) = tokio::join!(read_greeting(&mut ours), saying);
+        said.expect("it is read");
+        assert_eq!(heard.expect("a greeting"), DaemonWord::Welcome(Some(34)));
+    }
+
+    #[tokio::test]
     async fn words_are_read_to_their_end_and_no_further() {
-        let mut stream = &b"mcp-workbench-daemon 12 34\nno, really\nno way\nok\nrest"[..];
-        assert_eq!(read_word(&mut stream).await.expect("a greeting"), DaemonWord::Welcome(Some(34)));
+        let mut stream = &b"no, really\nno way\nok\nrest"[..];
         assert!(read_word(&mut stream).await.is_err(), "this is no word of ours");
         assert_eq!(read_word(&mut stream).await.expect("a refusal"), DaemonWord::Refused("way".into()));
         assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Welcome(None));
         assert_eq!(stream, b"rest");
-        assert_eq!(read_word(&mut &b"mcp-work"[..]).await.expect("an end"), DaemonWord::Gone);
+        assert_eq!(read_word(&mut &b"o"[..]).await.expect("an end"), DaemonWord::Gone);
         assert!(
             read_word(&mut &[b'x'; LONGEST_LINE][..]).await.is_err(),
             "a stranger that never ends its line"

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Gateway, name_for};
 use crate::catalog::{Items, Kind};
-use crate::config::{Isolation, keeps_state};
+use crate::config::Isolation;
 use crate::core::start_error::StartError;
 use crate::core::upstream::Upstream;
 use crate::core::workspace::Workspace;
@@ -123,7 +123,7 @@ impl Gateway {
                 outcome.unwrap_or_else(|| (Err("the attempt was cut off".into()), Duration::ZERO));
             let by_login_shell = outcome.is_ok() && self.engine.needs_login_shell(&upstream).await;
             let spec = upstream.spec();
-            let keeps_state = keeps_state(&spec.transport) && spec.isolation != Some(Isolation::Session);
+            let keeps_state = spec.keeps_state && spec.isolation != Some(Isolation::Session);
             let remarks = [(by_login_shell, Remark::ByLoginShell), (keeps_state, Remark::KeepsState)];
             let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| remark).collect();
             let (tools, renamed, withheld) = exposed(&workspace, &upstream);

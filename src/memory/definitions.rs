@@ -139,9 +139,13 @@ impl Definitions {
 /// A digest of an upstream's identity, started in `working` unless it names another directory. The values of
 /// variables make no difference.
 pub fn digest(transport: &Transport, working: &Path) -> String {
+    digest_by(env!("CARGO_PKG_VERSION"), transport, working)
+}
+
+fn digest_by(version: &str, transport: &Transport, working: &Path) -> String {
     let mut digest = Digest::default();
     let mut eat = |part: &str| digest.eat(part);
-    eat(env!("CARGO_PKG_VERSION"));
+    eat(version);
     match transport {
         Transport::Stdio(command) => {
             eat("stdio");
@@ -256,6 +260,9 @@ mod tests {
         for (other, known) in others {
             assert_eq!(store.load(&other), known.then(|| items.clone()), "{other:?}");
         }
+        let own = digest(&transport, &place);
+        assert_eq!(digest_by(env!("CARGO_PKG_VERSION"), &transport, &place), own);
+        assert_ne!(digest_by("0.0.0", &transport, &place), own, "another version remembers for itself");
         let protocol = SpokenProtocol { era: Era::Modern, tasks: TaskSupport::Plain };
         assert_eq!(store.protocol(&transport), None);
         store.save_protocol(&transport, protocol).unwrap();

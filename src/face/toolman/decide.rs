@@ -8,7 +8,7 @@ use super::{
     new_key, tool_result,
 };
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, Start, ToolFilter, Transport};
+use crate::config::{Common, Isolation, Start, ToolFilter, Transport, keeps_state};
 use crate::core::reload::same_servers;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
@@ -52,6 +52,7 @@ impl Face for Toolman {
                 restart: server.restart || matches!(server.transport, Transport::Http(_)),
                 lives_on: server.isolation != Some(Isolation::Session),
                 isolation: server.isolation,
+                keeps_state: keeps_state(&server.transport),
                 start: server.running.start.unwrap_or(Start::Open),
                 idle_timeout: server.running.longest_idle(),
                 always_listed: false,

@@ -10,7 +10,7 @@ use super::arguments::{
 use super::{Address, Meta, Mode, Workbench, short_name};
 use crate::apps::unplaced;
 use crate::catalog::{Kind, is_marked};
-use crate::config::{Common, Server, Start, Toolbox};
+use crate::config::{Common, Server, Start, Toolbox, keeps_state};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Target, View};
@@ -452,6 +452,7 @@ pub(in crate::face) fn declared<'a>(
                 restart: false,
                 lives_on: false,
                 isolation: server.isolation,
+                keeps_state: keeps_state(&server.transport),
                 start: running.start.unwrap_or(start),
                 idle_timeout: running.longest_idle(),
                 always_listed: flat,

@@ -71,14 +71,43 @@ fn a_death_before_and_during_the_handshake_is_not_seen() {
     // The relay may not have noticed the death yet: then `initialize` is sent again.
     let answer = peer.request("initialize", &hello);
     assert_eq!(answer.result()["protocolVersion"], VERSION);
-    // Half of a line is read, the daemon dies, and the other half follows.
-    let half = r#"{"jsonrpc":"2.0","id":"whole","method":"tools/call","params":{"name":"open_toolbox",""#;
-    peer.send_bytes(half.as_bytes());
+    // Half of a line is read with the line before it, the daemon dies, and the other half follows.
+    peer.send_bytes(
+        br#"{"jsonrpc":"2.0","id":"before","method":"ping"}
+{"jsonrpc":"2.0","id":"whole","method":"tools/call","params":{"name":"open_toolbox",""#,
+    );
+    peer.answer("\"before\"");
     den.kill_daemon();
     peer.send_bytes(b"arguments\":{\"toolbox_name\":\"dev\"}}}\n");
-    let answer = peer.answer("\"whole\"");
-    assert!(ended(&answer) || answer.json()["tools_registered"] == 1, "{answer:?}");
-    assert_eq!(open(&mut peer, "dev")["tools_registered"], 1);
+    assert_eq!(peer.answer("\"whole\"").json()["tools_registered"], 1, "the next daemon has the whole line");
+    leave(peer);
+}
+
+/// A relay that is held up finds, all at once, a dead daemon and requests that came before and after the death.
+#[test]
+fn what_was_sent_before_the_death_was_noticed_is_answered_once() {
+    let den = Den::new(&dev(json!({"a": fake("--with echo,never")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let before = peer.post_call("dev__a__never", "{}");
+    peer.fence();
+    peer.signal("STOP");
+    let between: Vec<_> = (0..20).map(|_| peer.post_call("dev__a__echo", "{}")).collect();
+    let pid = den.kill_daemon();
+    let after: Vec<_> = (0..20).map(|_| peer.post_call("dev__a__echo", "{}")).collect();
+    peer.signal("CONT");
+    assert!(ended(&peer.answer(&before)));
+    for call in between.iter().chain(&after) {
+        let answer = peer.answer(call);
+        assert!(ended(&answer) || !answer.is_error(), "{answer:?}");
+    }
+    peer.fence();
+    assert!(
+        peer.left().iter().all(|message| message.id().is_empty()),
+        "each has one answer: {:?}",
+        peer.left()
+    );
+    assert_ne!(den.daemon_pid(), pid);
     leave(peer);
 }
 

@@ -1,12 +1,14 @@
 //! How sessions, servers and the daemon end.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Den, dev, leave, open, pid_of, servers, sessions, wait_until_dead};
-use crate::harness::{TOOLS_CHANGED, fake, signal};
+use crate::harness::{TOOLS_CHANGED, VERSION, fake, signal};
 
 #[test]
 fn servers_end_when_nobody_has_them_open_and_not_before() {
@@ -63,6 +65,35 @@ fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
     }
     den.until("one session", |now| sessions(now) == 1);
     leave(watcher);
+}
+
+/// A client that is killed closes both of its ends, with calls in flight and answers that nobody reads.
+#[test]
+fn the_session_of_a_client_that_is_gone_ends() {
+    let den = Den::new(&dev(json!({"a": fake("--with never,large,echo")})));
+    let mut stays = den.session();
+    open(&mut stays, "dev");
+    let mut relay = den.command();
+    let mut relay = relay.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is built");
+    let mut stdin = relay.stdin.take().expect("piped");
+    let mut lines = BufReader::new(relay.stdout.take().expect("piped")).lines();
+    let hello =
+        json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let mut say = |id: u32, method: &str, params: &Value| {
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        writeln!(stdin, "{request}").expect("it is read");
+    };
+    say(1, "initialize", &hello);
+    say(2, "tools/call", &json!({"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}));
+    while !lines.next().expect("it answers").expect("text").contains("\"id\":2,") {}
+    say(3, "tools/call", &json!({"name": "dev__a__never", "arguments": {}}));
+    say(4, "tools/call", &json!({"name": "dev__a__large", "arguments": {"bytes": 3_000_000}}));
+    den.until("its calls", |now| now["servers"][0]["calls"] == 2);
+    drop((stdin, lines));
+    den.until("its end", |now| sessions(now) == 1);
+    relay.wait().expect("it ends by itself");
+    assert!(!stays.call("dev__a__echo", "{}").is_error());
+    leave(stays);
 }
 
 #[test]

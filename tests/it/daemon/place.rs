@@ -157,7 +157,16 @@ fn the_daemon_keeps_nothing_of_who_starts_it_and_logs_to_its_own_file() {
     assert!(!peer.stderr().contains("the daemon begins"));
     leave(peer);
     den.run(&["stop"]);
-    // Where it cannot log, it works without.
+    // Where it cannot log, it works without: a link may lead to another file, and a file is no directory.
+    let other = den.lab.write("other", "");
+    fs::remove_file(&log).expect("ours");
+    symlink(&other, &log).expect("it is free");
+    let mut peer = den.session();
+    assert_eq!(open(&mut peer, "dev")["tools_registered"], 1);
+    assert_eq!(sessions(&den.status()), 1);
+    leave(peer);
+    den.run(&["stop"]);
+    assert_eq!(fs::read_to_string(&other).expect("ours"), "");
     fs::remove_dir_all(den.lab.dir.join("xdg-state")).expect("ours");
     fs::write(den.lab.dir.join("xdg-state"), "").expect("ours");
     let mut peer = den.session();
@@ -194,14 +203,7 @@ fn a_session_that_is_confined_differently_is_served_in_its_own_process() {
     let den = Den::new(&dev(json!({"a": fake("--with report")})));
     let free = den.session();
     let mut command = den.command();
-    // SAFETY: one system call between fork and exec that touches no memory.
-    #[allow(unsafe_code, reason = "no_new_privs can be set only by the process itself")]
-    unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        });
-    }
+    without_new_privileges(&mut command);
     let mut confined = Peer::spawn(&mut command);
     confined.initialize(VERSION);
     let told = confined.stderr_with("no daemon: ");
@@ -367,6 +369,18 @@ fn daemons_that_die_during_the_handshake_are_given_up() {
     }
 }
 
+/// Lets the program gain no privileges.
+fn without_new_privileges(command: &mut Command) {
+    // SAFETY: one system call between fork and exec that touches no memory.
+    #[allow(unsafe_code, reason = "no_new_privs can be set only by the process itself")]
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
 /// Forbids the program one system call, or none; its confinement differs in any case.
 fn confined_by_seccomp(command: &mut Command, forbidden: Option<libc::c_long>) {
     let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
@@ -396,18 +410,26 @@ fn a_sandbox_stays_a_sandbox() {
     let free = den.session();
     let unshare = |options: &[&str]| {
         let mut command = den.program(Path::new("unshare"));
-        command.args(["--user", "--map-root-user"]).args(options);
+        command.args(options);
         command
     };
     let mut cases: Vec<(&str, Command, &str)> = Vec::new();
     let mut command = den.command();
     confined_by_seccomp(&mut command, Some(libc::SYS_connect));
     cases.push(("connecting is forbidden", command, "Permission denied"));
-    // Some systems do not let everybody make namespaces.
-    if den.lab.run(unshare(&["--net"]).arg("true")).code == Some(0) {
-        let mut command = unshare(&["--net"]);
-        command.arg(gateway_path());
-        cases.push(("other namespaces", command, "the user namespace is not the same"));
+    for (options, reason) in [
+        (&["--user", "--map-root-user", "--net"][..], "the user namespace is not the same"),
+        (&["--mount"], "the mount namespace is not the same"),
+        (&["--pid", "--fork", "--kill-child"], "the PID namespace is not the same"),
+        (&["--net"], "the network namespace is not the same"),
+    ] {
+        // Systems do not let everybody make namespaces, or not each kind.
+        if den.lab.run(unshare(options).arg("true")).code == Some(0) {
+            let mut command = unshare(options);
+            // The first process of a PID namespace is no ordinary one, so that is the shell.
+            command.args(["sh", "-c", r#""$0"; exit $?"#]).arg(gateway_path());
+            cases.push((options[0], command, reason));
+        }
     }
     for (what, mut command, reason) in cases {
         let mut peer = Peer::spawn(&mut command);
@@ -419,6 +441,22 @@ fn a_sandbox_stays_a_sandbox() {
         leave(peer);
     }
     leave(free);
+
+    // Of two that may gain no privileges, one is confined further.
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    let mut command = den.command();
+    without_new_privileges(&mut command);
+    let mut first = Peer::spawn(&mut command);
+    first.initialize(VERSION);
+    assert_eq!(first.stderr(), "", "it has a daemon");
+    let mut command = den.command();
+    confined_by_seccomp(&mut command, None);
+    let mut further = Peer::spawn(&mut command);
+    further.initialize(VERSION);
+    let told = further.stderr_with("no daemon: ");
+    assert!(told.contains("the seccomp mode is not the same"), "{told}");
+    leave(further);
+    leave(first);
 
     // A daemon that was started under the same rules is theirs.
     let den = Den::new(&dev(json!({"a": fake("--with report")})));

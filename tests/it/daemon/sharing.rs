@@ -433,6 +433,8 @@ fn over_http_directory_means_shared_and_nothing_asks_for_a_daemon() {
         client.call("dev__a__report", "{}").json()["pid"].clone()
     });
     assert_eq!(pids[0], pids[1]);
+    let daemons = host.lab.processes().into_iter().filter(|(_, line)| line.contains("daemon-process"));
+    assert_eq!(daemons.count(), 0);
 }
 
 #[test]
