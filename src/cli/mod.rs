@@ -384,8 +384,8 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
 impl Arguments {
     /// The arguments of this process.
     fn read(face: FaceKind) -> Result<Self, clap::Error> {
-        // A client starts the server without a verb. To describe every verb takes half of the time until the first
-        // answer, so that is done only if something is said that the options alone do not cover.
+        // A client starts the server without a verb. To describe every verb takes a good part of the time until the
+        // first answer, so that is done only if something is said that the options alone do not cover.
         let options = clap::Command::new(face.program()).disable_help_flag(true).disable_version_flag(true);
         if let Ok(given) = Everywhere::augment_args(options).try_get_matches() {
             return Ok(Self { verb: None, everywhere: Everywhere::from_arg_matches(&given)? });
