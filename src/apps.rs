@@ -161,7 +161,7 @@ fn may_name_page(text: &str) -> bool {
 }
 
 /// Whether a definition may say anything about apps.
-fn may_have_marks(text: &str) -> bool {
+pub fn may_have_marks(text: &str) -> bool {
     WORDS.iter().any(|word| word.find(text.as_bytes()).is_some())
 }
 

@@ -17,7 +17,7 @@ pub use self::exposed::{Exposed, ExposedItem, KindItems, Prints, Rendered, witho
 use self::mend::{Conformance, MENDED, mend};
 pub use self::names::{NameLimits, is_marked, nearest};
 pub use self::sent::{Deviation, Differs, Sent, is_withheld};
-use crate::apps::{Marks, is_page};
+use crate::apps::{Marks, is_page, may_have_marks};
 use crate::json::{Duplicate, Node, Scanner};
 use crate::lock::Guard;
 use crate::protocol::era::Era;
@@ -120,6 +120,21 @@ pub struct Item {
     marks: Option<Arc<Marks>>,
 }
 
+/// What a page of tools may say at all. It is looked for once in the whole page: in each of many short definitions that
+/// would take longer than to read them.
+#[derive(Clone, Copy)]
+struct Signs {
+    of_apps: bool,
+    of_mirrored: bool,
+}
+
+impl Signs {
+    fn of(kind: Kind, page: &str) -> Self {
+        let is_tool = kind == Kind::Tool;
+        Self { of_apps: is_tool && may_have_marks(page), of_mirrored: is_tool && may_mark(page) }
+    }
+}
+
 const DESCRIPTION: &str = "description";
 const META: &str = "_meta";
 
@@ -127,8 +142,8 @@ const META: &str = "_meta";
 type PageSpan = Range<u32>;
 
 impl Item {
-    /// A definition that can be shown, which is a part of `text`; `page` is a copy of `text`.
-    fn new(kind: Kind, page: &Arc<str>, text: &str, definition: Node<'_>) -> Self {
+    /// A definition that can be shown, which is a part of `text`; `page` is a copy of `text`, and has these signs.
+    fn new(kind: Kind, page: &Arc<str>, text: &str, signs: Signs, definition: Node<'_>) -> Self {
         let place = |part: &str| {
             let start = part.as_ptr().addr() - text.as_ptr().addr();
             start as u32..(start + part.len()) as u32
@@ -144,24 +159,23 @@ impl Item {
         let key = key.expect("what has no key is withheld");
         let (raw, raw_key) = (place(definition.raw()), place(key.raw()));
         let key = key.as_str().expect("as is what has an odd one").into();
-        let is_tool = kind == Kind::Tool;
-        let marks = if is_tool { Marks::read(definition).map(Arc::new) } else { None };
-        let mirrors = is_tool && may_mark(definition.raw());
+        let marks = if signs.of_apps { Marks::read(definition).map(Arc::new) } else { None };
+        let mirrors = signs.of_mirrored && may_mark(definition.raw());
         let (page, sent) = (page.clone(), raw.clone());
         Self { page, raw, raw_key, sent, description, meta, repeats, mirrors, key, marks }
     }
 
     /// What is shown of a definition, which is a part of `text`, and whether it had to be mended; `page` is a copy
-    /// of `text`. `None`: it has no name or URI.
+    /// of `text`, and has these signs. `None`: it has no name or URI.
     fn shown(
         kind: Kind,
         era: Era,
-        page: &Arc<str>,
-        text: &str,
+        (page, text): (&Arc<str>, &str),
+        signs: Signs,
         definition: Node<'_>,
     ) -> Option<(Self, bool)> {
         match mend(kind, era, definition) {
-            Conformance::Fits => Some((Self::new(kind, page, text, definition), false)),
+            Conformance::Fits => Some((Self::new(kind, page, text, signs, definition), false)),
             Conformance::Withheld => None,
             Conformance::Mended(mended, _) => Some((Self::changed(kind, &mended, definition.raw()), true)),
         }
@@ -173,7 +187,7 @@ impl Item {
         let definition = scanner.scan_str(shown).expect("written as JSON").root();
         let page = [shown, sent].concat();
         let sent = shown.len() as u32..page.len() as u32;
-        Self { sent, ..Self::new(kind, &page.into(), shown, definition) }
+        Self { sent, ..Self::new(kind, &page.into(), shown, Signs::of(kind, shown), definition) }
     }
 
     /// The names of the mended members.
@@ -277,44 +291,38 @@ impl<'a> Definition<'a> {
 
     /// Appends the definition with another name or URI, a raw value that is the sum of its parts.
     pub fn write_named(self, out: &mut Vec<u8>, key: &[&str]) {
-        self.write_with(out, &[(self.kind.key(), key)]);
+        self.write_with(out, [Change { key: self.kind.key(), place: &self.item.raw_key, parts: key }]);
     }
 
     /// Appends a tool's definition with another name, description and `_meta`. Each raw value is the sum of its parts.
     pub fn write_tool(self, out: &mut Vec<u8>, name: &[&str], description: &[&str], meta: &[&str]) {
-        self.write_with(out, &[(self.kind.key(), name), (DESCRIPTION, description), (META, meta)]);
+        let changes = [
+            Change { key: self.kind.key(), place: &self.item.raw_key, parts: name },
+            Change { key: DESCRIPTION, place: &self.item.description, parts: description },
+            Change { key: META, place: &self.item.meta, parts: meta },
+        ];
+        self.write_with(out, changes);
     }
 
     /// Appends the definition with members set, as [`Node::write_with`] does, but with its line breaks.
-    fn write_with(self, out: &mut Vec<u8>, members: &[(&str, &[&str])]) {
-        let Item { page, raw, raw_key, description, meta, repeats, .. } = self.item;
+    fn write_with<const MEMBERS: usize>(self, out: &mut Vec<u8>, mut changes: [Change<'_>; MEMBERS]) {
+        let Item { page, raw, repeats, .. } = self.item;
         if *repeats {
-            let values: Vec<_> = members.iter().map(|(_, parts)| parts.concat()).collect();
-            let changes: Vec<_> =
-                members.iter().zip(&values).map(|((key, _), value)| (*key, Some(&**value))).collect();
+            let values = changes.map(|change| (change.key, change.parts.concat()));
             let mut scanner = Scanner::default();
             let definition = scanner.scan_str(self.item.raw()).expect("definitions are valid JSON").root();
-            return definition.write_with(out, &changes);
+            return definition.write_with(out, &values.each_ref().map(|(key, value)| (*key, Some(&**value))));
         }
-        let place = |key: &str| match key {
-            DESCRIPTION => description,
-            META => meta,
-            _ => raw_key,
-        };
-        let mut replaced: [Option<(&PageSpan, &[&str])>; 3] = [None; 3];
-        for (slot, (key, parts)) in replaced.iter_mut().zip(members) {
-            *slot = Some((place(key), *parts)).filter(|(place, _)| !place.is_empty());
-        }
-        replaced.sort_unstable_by_key(|slot| slot.map(|(place, _)| place.start));
-        let mut at = raw.start as usize;
-        for (place, parts) in replaced.into_iter().flatten() {
-            out.extend_from_slice(&page.as_bytes()[at..place.start as usize]);
+        let (page, mut at) = (page.as_bytes(), raw.start as usize);
+        changes.sort_by_key(|change| change.place.start);
+        for Change { place, parts, .. } in changes.iter().filter(|change| !change.place.is_empty()) {
+            out.extend_from_slice(&page[at..place.start as usize]);
             parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
             at = place.end as usize;
         }
         // Before the brace that ends it come the members that it did not have.
-        out.extend_from_slice(&page.as_bytes()[at..raw.end as usize - 1]);
-        for (key, parts) in members.iter().filter(|(key, _)| place(key).is_empty()) {
+        out.extend_from_slice(&page[at..raw.end as usize - 1]);
+        for Change { key, parts, .. } in changes.iter().filter(|change| change.place.is_empty()) {
             out.extend_from_slice(b",\"");
             out.extend_from_slice(key.as_bytes());
             out.extend_from_slice(b"\":");
@@ -322,6 +330,16 @@ impl<'a> Definition<'a> {
         }
         out.push(b'}');
     }
+}
+
+/// A member of a definition that is written otherwise than it stands there.
+#[derive(Clone, Copy)]
+struct Change<'a> {
+    key: &'static str,
+    /// Its value's place, empty if the definition has no such member.
+    place: &'a PageSpan,
+    /// The new raw value is the sum of these.
+    parts: &'a [&'a str],
 }
 
 /// Items are equal if their definitions are.
@@ -432,9 +450,10 @@ pub fn read_page(kind: Kind, era: Era, result: Node<'_>) -> Result<Page, String>
         .ok_or_else(|| format!("answered `{}` without a list of {}", kind.list_method(), kind.list_key()))?;
     let next = result.get("nextCursor").filter(|node| node.is_string()).map(|node| node.raw().to_owned());
     let text: Arc<str> = list.raw().into();
+    let signs = Signs::of(kind, &text);
     let mut page = Page { items: Vec::new(), nameless: 0, mended: Vec::new(), next };
     Scanner::default().each_element(list, |definition| {
-        match Item::shown(kind, era, &text, list.raw(), definition) {
+        match Item::shown(kind, era, (&text, list.raw()), signs, definition) {
             None => page.nameless += 1,
             Some((item, mended)) => {
                 page.mended.extend(mended.then_some(page.items.len()));
@@ -501,7 +520,8 @@ mod tests {
         ] {
             let mut scanner = Scanner::default();
             let node = scanner.scan_str(definition).unwrap().root();
-            let item = Item::new(Kind::Tool, &definition.into(), definition, node);
+            let signs = Signs::of(Kind::Tool, definition);
+            let item = Item::new(Kind::Tool, &definition.into(), definition, signs, node);
             let place = Definition { kind: Kind::Tool, item: &item };
             let (mut out, mut expected) = (Vec::new(), Vec::new());
             place.write_tool(&mut out, &["\"", "n\""], &["\"e\""], &["{", "}"]);
@@ -517,6 +537,20 @@ mod tests {
             node.write_with(&mut expected, &[("name", Some("\"n\""))]);
             assert_eq!(bare(out), bare(expected), "{definition}");
         }
+    }
+
+    #[test]
+    fn what_one_tool_of_a_page_says_is_said_of_that_tool_alone() {
+        let schema = r#""inputSchema":{"type":"object""#;
+        let tools = Items::defined(
+            Kind::Tool,
+            &format!(
+                r#"{{"name":"plain",{schema}}}}},{{"name":"app",{schema}}},"_meta":{{"ui":{{"visibility":["app"]}}}}}},
+                {{"name":"mirror",{schema},"properties":{{"a":{{"type":"string","x-mcp-header":"A"}}}}}}}}"#
+            ),
+        );
+        let said: Vec<_> = tools.iter().map(|tool| (tool.is_app_only(), tool.mirrors())).collect();
+        assert_eq!(said, [(false, false), (true, false), (false, true)]);
     }
 
     #[test]

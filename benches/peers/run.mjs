@@ -14,9 +14,10 @@ const root = join(here, '..', '..');
 const run = (program, args, env = {}) =>
   execFileSync(program, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } });
 
-if (!existsSync(join(here, 'node_modules'))) run('npm', ['ci', '--prefix', here]);
+// An installation that was interrupted is made again.
+if (!existsSync(join(here, 'node_modules', '.package-lock.json'))) run('npm', ['ci', '--prefix', here]);
 const venv = join(root, 'target', 'peers');
-if (!existsSync(venv)) {
+if (!existsSync(join(venv, 'bin', 'mcp-proxy'))) {
   run('python3', ['-m', 'venv', venv]);
   run(join(venv, 'bin', 'pip'), ['install', '--quiet', '-r', join(here, 'requirements.txt')]);
 }

@@ -17,7 +17,8 @@ pub struct Exposed {
     pages: HashMap<Arc<str>, Arc<str>>,
 }
 
-/// The things of one kind under their exposed names.
+/// The things of one kind under their exposed names. What is made at the first use is boxed, since most kinds of most
+/// upstreams are never used.
 #[derive(Debug, Default)]
 pub struct KindItems {
     items: Vec<ExposedItem>,
@@ -26,14 +27,14 @@ pub struct KindItems {
     /// The number of things that start inactive.
     inactive: usize,
     /// The definitions as clients see them, made at the first use.
-    pub rendered: OnceLock<Rendered>,
+    pub rendered: OnceLock<Box<Rendered>>,
     /// The definitions as hosts of apps see them, made at the first use.
-    pub for_hosts: OnceLock<Rendered>,
+    pub for_hosts: OnceLock<Box<Rendered>>,
     /// The same two without any output schema, and without those that legacy clients do not accept, if there is a
     /// difference.
-    pub adapted: [[OnceLock<Option<Rendered>>; 2]; 2],
+    pub adapted: [[OnceLock<Option<Box<Rendered>>>; 2]; 2],
     /// The fingerprints, made at the first use.
-    pub prints: OnceLock<Prints>,
+    pub prints: OnceLock<Box<Prints>>,
 }
 
 /// Fingerprints of the things of one kind, which tell whether a list has changed.

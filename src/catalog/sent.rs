@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{Item, Items, Kind};
+use super::{Item, Items, Kind, Signs};
 use crate::json::Scanner;
 use crate::lock::{self, Guard, Verdict};
 use crate::protocol::era::Era;
@@ -128,7 +128,8 @@ impl Sent {
     fn read(&self, kind: Kind, text: &str) -> Option<Item> {
         let mut scanner = Scanner::default();
         let definition = scanner.scan_str(text).expect("approved definitions are valid JSON").root();
-        Item::shown(kind, self.era, &text.into(), text, definition).map(|(item, _)| item)
+        Item::shown(kind, self.era, (&text.into(), text), Signs::of(kind, text), definition)
+            .map(|(item, _)| item)
     }
 }
 

@@ -68,6 +68,13 @@ const EVERYWHERE: &str = "Options everywhere";
 struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
+    #[command(flatten)]
+    everywhere: Everywhere,
+}
+
+/// The options that every verb has, and the server without one.
+#[derive(Args)]
+struct Everywhere {
     /// The configuration file (default: workbench-config.json or tools.toml in this directory, else your own)
     #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
     config: Option<PathBuf>,
@@ -244,8 +251,7 @@ struct World {
 /// Runs the program; `face` is the one that the program's name stands for.
 pub fn main(face: FaceKind) -> ExitCode {
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let parsed = command(face).try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
-    let arguments = match parsed {
+    let arguments = match Arguments::read(face) {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
             let text = error.to_string();
@@ -259,18 +265,20 @@ pub fn main(face: FaceKind) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { FailureKind::Usage.status() } else { 0 });
         }
     };
-    // What lives on would lie in the holes that the parser leaves, and keep all of its pages.
-    trim_heap();
     // Whoever watches an HTTP server on a terminal sees who comes.
     let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
         && io::stderr().is_terminal()
-        && !arguments.quiet;
+        && !arguments.everywhere.quiet;
     match &arguments.verb {
         // The daemon lets go of every descriptor before it opens one of its own, its log included.
         Some(Verb::DaemonProcess { .. }) => {}
         _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
     }
-    let mut output = OutputMode { json: arguments.json, quiet: arguments.quiet, ..OutputMode::default() };
+    let mut output = OutputMode {
+        json: arguments.everywhere.json,
+        quiet: arguments.everywhere.quiet,
+        ..OutputMode::default()
+    };
     let outcome = World::here().and_then(|world| {
         output.colour = io::stderr().is_terminal() && world.colours();
         output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
@@ -303,17 +311,17 @@ fn command(face: FaceKind) -> clap::Command {
 }
 
 fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: World) -> Result<u8, Failure> {
-    let face = match arguments.face {
+    let face = match arguments.everywhere.face {
         Some(FaceName::Workbench) => FaceKind::Workbench,
         Some(FaceName::Toolman) => FaceKind::Toolman,
         None => own_face,
     };
-    if let (FaceKind::Toolman, Some(ToolModeName::Flat)) = (face, arguments.tool_mode) {
+    if let (FaceKind::Toolman, Some(ToolModeName::Flat)) = (face, arguments.everywhere.tool_mode) {
         let hint =
             "write `active_toolsets = [\"*\"]` into tools.toml, and everything is active from the start";
         return Err(Failure::usage("`--tool-mode flat` is for toolboxes; toolman has none", hint));
     }
-    let file = world.locate(face, arguments.config.as_deref());
+    let file = world.locate(face, arguments.everywhere.config.as_deref());
     let screen = Screen::new(output, &world);
     if let Some(Verb::Check | Verb::Files(_)) = &arguments.verb {
         load::exit_when_interrupted()?;
@@ -349,7 +357,7 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
             let setting = files::Setting {
                 face,
                 own_face,
-                named: arguments.config.as_deref(),
+                named: arguments.everywhere.config.as_deref(),
                 file,
                 tool_mode: arguments.tool_mode(),
                 output,
@@ -375,12 +383,28 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
 }
 
 impl Arguments {
+    /// The arguments of this process.
+    fn read(face: FaceKind) -> Result<Self, clap::Error> {
+        // A client starts the server without a verb. To describe every verb takes a good part of the time until the
+        // first answer, so that is done only if something is said that the options alone do not cover.
+        let options = clap::Command::new(face.program()).disable_help_flag(true).disable_version_flag(true);
+        if let Ok(given) = Everywhere::augment_args(options).try_get_matches() {
+            return Ok(Self { verb: None, everywhere: Everywhere::from_arg_matches(&given)? });
+        }
+        let given = command(face).try_get_matches()?;
+        let arguments = Self::from_arg_matches(&given)?;
+        drop(given);
+        // What lives on would lie in the holes that the parser leaves, and keep all of its pages.
+        trim_heap();
+        Ok(arguments)
+    }
+
     fn overrides(&self) -> Overrides {
-        Overrides { tool_mode: self.tool_mode(), entry: self.entry.clone() }
+        Overrides { tool_mode: self.tool_mode(), entry: self.everywhere.entry.clone() }
     }
 
     fn tool_mode(&self) -> Option<ToolMode> {
-        self.tool_mode.map(|mode| match mode {
+        self.everywhere.tool_mode.map(|mode| match mode {
             ToolModeName::Dynamic => ToolMode::Dynamic,
             ToolModeName::Proxy => ToolMode::Proxy,
             ToolModeName::Auto => ToolMode::Auto,
@@ -516,7 +540,10 @@ fn log_level(arguments: &Arguments) -> LevelFilter {
     );
     let reports =
         matches!(arguments.verb, Some(Verb::Doctor { .. } | Verb::Files(files::FileVerb::Init { .. })));
-    match (arguments.quiet || (calm && arguments.verbose == 0), arguments.verbose) {
+    match (
+        arguments.everywhere.quiet || (calm && arguments.everywhere.verbose == 0),
+        arguments.everywhere.verbose,
+    ) {
         // These report by themselves what is wrong.
         (_, 0) if reports => LevelFilter::OFF,
         (true, _) => LevelFilter::ERROR,

@@ -396,7 +396,10 @@ async fn list(
         }
         nameless += page.nameless;
         mended.extend(page.mended.iter().map(|at| items.len() + at));
-        items.extend(page.items);
+        match items.is_empty() {
+            true => items = page.items,
+            false => items.extend(page.items),
+        }
         match page.next.map(|cursor| format!("{{\"cursor\":{cursor}}}")) {
             Some(next) if next == params => {
                 return Err(format!("repeats a page of `{}` for ever", kind.list_method()).into());

@@ -380,8 +380,8 @@ pub(super) fn class(kind: Kind) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Definition;
     use crate::config::NameRule;
+    use crate::core::view::Renderer;
     use crate::protocol::era::ClientHello;
 
     /// A face with names of at most twelve characters that hides whatever is secret.
@@ -405,7 +405,9 @@ mod tests {
             self.has_short.then(|| key.to_owned())
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, _: Definition<'_>, _: &mut Vec<u8>) {}
+        fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+            Box::new(|_, _, _| ())
+        }
 
         fn allows(&self, _: &Upstream, _: Kind, key: &str) -> bool {
             key != "secret"
@@ -621,7 +623,9 @@ mod tests {
             key.to_owned()
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, _: Definition<'_>, _: &mut Vec<u8>) {}
+        fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+            Box::new(|_, _, _| ())
+        }
 
         fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {
             vec![&upstream.group, &upstream.server]

@@ -16,9 +16,9 @@ use super::reply::Reply;
 use super::route::{Outgoing, Route, Sink};
 use super::session::ClientSession;
 use super::upstream::{Spec, Upstream};
-use super::view::Exposure;
+use super::view::{Exposure, Renderer};
 use super::workspace::Workspace;
-use crate::catalog::{Definition, Items, Kind, NameLimits};
+use crate::catalog::{Items, Kind, NameLimits};
 use crate::config::{self, Isolation, NameRule};
 use crate::json::Scanner;
 use crate::protocol::era::ClientHello;
@@ -329,8 +329,8 @@ impl Exposure for Unseen {
         key.to_owned()
     }
 
-    fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(definition.raw().as_bytes());
+    fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+        Box::new(|_, definition, out| out.extend_from_slice(definition.raw().as_bytes()))
     }
 
     fn allows(&self, _: &Upstream, _: Kind, _: &str) -> bool {

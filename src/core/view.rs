@@ -38,15 +38,8 @@ pub trait Exposure {
     fn short_name(&self, _upstream: &Upstream, _key: &str) -> Option<String> {
         None
     }
-    /// Appends the definition as clients see it.
-    fn render(
-        &self,
-        upstream: &Upstream,
-        kind: Kind,
-        name: &str,
-        definition: Definition<'_>,
-        out: &mut Vec<u8>,
-    );
+    /// What writes the definitions of this kind as clients see them. What all of them share is prepared once.
+    fn renderer<'a>(&'a self, upstream: &'a Upstream, kind: Kind) -> Renderer<'a>;
     /// Whether this thing exists for clients at all.
     fn allows(&self, upstream: &Upstream, kind: Kind, key: &str) -> bool {
         kind != Kind::Tool || upstream.spec().filter.allows(key)
@@ -102,6 +95,9 @@ pub trait Exposure {
     }
 }
 
+/// Appends a definition under this name.
+pub type Renderer<'a> = Box<dyn Fn(&str, Definition<'_>, &mut Vec<u8>) + 'a>;
+
 /// What happens to two tools that would share a name, and to the names of an upstream that is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clash {
@@ -135,7 +131,7 @@ pub struct View {
     /// The pages that results named, and the group and server of each result.
     named_pages: Recent<Vec<Origin>>,
     /// What a face made of the whole view, until the view changes.
-    prepared: RefCell<Option<(Look, Arc<str>)>>,
+    prepared: RefCell<Option<(Look, Arc<String>)>>,
 }
 
 /// A group and a server in it. The pair stays valid when the file puts another upstream there.
@@ -187,9 +183,11 @@ impl Entry {
     pub fn rendered(&self, face: &dyn Exposure, kind: Kind) -> &Rendered {
         let things = self.exposed.of(kind);
         things.rendered.get_or_init(|| {
-            Rendered::new(things, kind, |item, definition, out| {
-                face.render(&self.upstream, kind, &item.name, definition, out);
-            })
+            let render = face.renderer(&self.upstream, kind);
+            let write = |item: &ExposedItem, definition: Definition<'_>, out: &mut Vec<u8>| {
+                render(&item.name, definition, out);
+            };
+            Box::new(Rendered::new(things, kind, write))
         })
     }
 
@@ -202,7 +200,7 @@ impl Entry {
         }
         let things = self.exposed.of(kind);
         things.for_hosts.get_or_init(|| {
-            plain.again(things, |item, definition, out| match kind {
+            let rendered = plain.again(things, |item, definition, out| match kind {
                 Kind::Tool => {
                     let exposed = exposed(definition.raw().into(), &mut |uri| pages[uri].clone());
                     out.extend_from_slice(exposed.as_bytes());
@@ -211,7 +209,8 @@ impl Entry {
                     Some(page) => definition.write_with(out, &[(kind.key(), Some(&quote(page)))]),
                     None => definition.write(out),
                 },
-            })
+            });
+            Box::new(rendered)
         })
     }
 
@@ -237,7 +236,8 @@ impl Entry {
         };
         let things = self.exposed.of(kind);
         let adapted = &things.adapted[form][usize::from(look.as_host)];
-        adapted.get_or_init(|| adapt::tools(things, rendered, shown)).as_ref().unwrap_or(rendered)
+        let adapt = || adapt::tools(things, rendered, shown).map(Box::new);
+        adapted.get_or_init(adapt).as_deref().unwrap_or(rendered)
     }
 
     /// What the list of tools says about a thing.
@@ -247,7 +247,7 @@ impl Entry {
 
     fn prints(&self, face: &dyn Exposure, kind: Kind) -> &Prints {
         let tells = |definition: Definition<'_>| face.tells(kind, definition);
-        self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells))
+        self.exposed.of(kind).prints.get_or_init(|| Prints::new(&self.exposed, kind, tells).into())
     }
 
     /// Whether the upstream speaks a newer version than legacy clients do, who see its tools in another form.
@@ -367,13 +367,13 @@ impl Target {
 impl View {
     /// What `make` makes of the whole view for those who look like this; it is kept until the view changes, for those
     /// who looked last.
-    pub fn prepared(&self, look: Look, make: impl FnOnce() -> String) -> Arc<str> {
+    pub fn prepared(&self, look: Look, make: impl FnOnce() -> String) -> Arc<String> {
         if let Some((for_whom, text)) = &*self.prepared.borrow()
             && *for_whom == look
         {
             return text.clone();
         }
-        let text: Arc<str> = make().into();
+        let text = Arc::new(make());
         *self.prepared.borrow_mut() = Some((look, text.clone()));
         text
     }
@@ -571,14 +571,19 @@ impl View {
         is_other
     }
 
+    /// Whether the names suit this client as well as those that they were made for.
+    pub fn suits(&self, face: &dyn Exposure, client: &str, strict_uris: bool) -> bool {
+        !self.is_stricter(face, client) && (self.strict_uris || !strict_uris)
+    }
+
+    fn is_stricter(&self, face: &dyn Exposure, client: &str) -> bool {
+        face.limits(client).length < self.limits(face).length
+    }
+
     /// Lets another client share the view: names are made for the strictest of them. `true`: names were made
     /// anew.
     pub fn admit(&mut self, face: &dyn Exposure, client: &str, strict_uris: bool) -> bool {
-        let is_stricter = face.limits(client).length < self.limits(face).length;
-        if !is_stricter && (self.strict_uris || !strict_uris) {
-            return false;
-        }
-        let client = if is_stricter { client.to_owned() } else { self.client.clone() };
+        let client = if self.is_stricter(face, client) { client.to_owned() } else { self.client.clone() };
         self.name_for(face, &client, strict_uris || self.strict_uris)
     }
 

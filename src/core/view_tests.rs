@@ -21,8 +21,8 @@ impl Exposure for Plain {
         (self.0 == Clash::Rename && &*upstream.group == "a").then(|| key.to_owned())
     }
 
-    fn render(&self, _: &Upstream, _: Kind, name: &str, _: Definition<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(crate::json::quote(name).as_bytes());
+    fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+        Box::new(|name, _, out| out.extend_from_slice(crate::json::quote(name).as_bytes()))
     }
 
     fn allows(&self, _upstream: &Upstream, _kind: Kind, _key: &str) -> bool {

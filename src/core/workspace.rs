@@ -284,10 +284,10 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Definition, Items, Kind, NameLimits};
+    use crate::catalog::{Items, Kind, NameLimits};
     use crate::config::NameRule;
     use crate::core::route::{Heard, Route};
-    use crate::core::view::Look;
+    use crate::core::view::{Look, Renderer};
     use crate::protocol::era::{ClientHello, Version};
 
     /// A face that lists everything to everybody.
@@ -298,8 +298,8 @@ mod tests {
             format!("{}_{key}", upstream.group)
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
-            out.extend_from_slice(definition.raw().as_bytes());
+        fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+            Box::new(|_, definition, out| out.extend_from_slice(definition.raw().as_bytes()))
         }
 
         fn limits(&self, _: &str) -> NameLimits {

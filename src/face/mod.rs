@@ -113,7 +113,7 @@ pub trait Face: Exposure + Send + Sync {
 
     /// The definitions of the face's own tools, separated by commas: first those listed before the servers'
     /// tools, then those listed after them.
-    fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2];
+    fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [Arc<String>; 2];
 
     /// Whether the face has a tool of its own by this name.
     fn has_own_tool(&self, name: &str) -> bool;

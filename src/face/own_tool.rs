@@ -1,7 +1,7 @@
 //! The gateway's own tools, whatever the face: how their definitions tell clients and people about them, and the shape of
 //! answers that are texts.
 
-use crate::json::quote;
+use crate::json::{quote, write_string};
 
 /// One of the gateway's own tools.
 pub(super) struct OwnTool<'a> {
@@ -59,15 +59,18 @@ impl Effect {
 impl OwnTool<'_> {
     /// The definition, as JSON.
     pub(super) fn definition(&self) -> String {
-        format!(
-            "{{\"name\":{},\"title\":{},\"description\":{},\"inputSchema\":{}{}{}}}",
-            quote(self.name),
-            quote(self.title),
-            quote(self.description),
-            self.input_schema,
-            self.effect.annotations(),
-            self.effect.meta(),
-        )
+        let [name, title] = [self.name, self.title].map(quote);
+        let head = format!("{{\"name\":{name},\"title\":{title},\"description\":");
+        let tail = [self.effect.annotations(), self.effect.meta(), "}"].concat();
+        // The description may be as long as a catalog, so it is written in its place at once.
+        let length = head.len() + self.description.len() + self.input_schema.len() + tail.len();
+        let mut out = Vec::with_capacity(length + length / 16);
+        out.extend_from_slice(head.as_bytes());
+        write_string(&mut out, self.description);
+        out.extend_from_slice(b",\"inputSchema\":");
+        out.extend_from_slice(self.input_schema.as_bytes());
+        out.extend_from_slice(tail.as_bytes());
+        String::from_utf8(out).expect("written from texts")
     }
 }
 

@@ -10,10 +10,10 @@ use super::workbench::decide::{declared, not_found};
 use super::{
     CallFailure, Declared, Face, Found, Opening, Part, Remembered, Step, ToolCall, Viewer, WantedUri, Wording,
 };
-use crate::catalog::{Definition, Kind, NameLimits, nearest};
+use crate::catalog::{Kind, NameLimits, nearest};
 use crate::config::{ByteLimit, Common, NameRule, Toolbox};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Exposure, Target, View};
+use crate::core::view::{Exposure, Renderer, Target, View};
 use crate::json::{escaped, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
@@ -64,9 +64,9 @@ impl Face for Plain {
         Some(self.toolbox.description.clone()).filter(|description| !description.is_empty())
     }
 
-    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
+    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [Arc<String>; 2] {
         let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
-        [read.unwrap_or_default(), String::new()]
+        [read.unwrap_or_default().into(), Arc::default()]
     }
 
     fn has_own_tool(&self, name: &str) -> bool {
@@ -162,12 +162,12 @@ impl Exposure for Plain {
         true
     }
 
-    fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
+    fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
         // A name that stays keeps its spelling.
-        match definition.key() == name {
+        Box::new(|name, definition, out| match definition.key() == name {
             true => definition.write_named(out, &[definition.raw_key()]),
             false => definition.write_named(out, &["\"", &escaped(name), "\""]),
-        }
+        })
     }
 
     /// Several clients may share names that are made for none of them; each may be one that is offered `read_result`.

@@ -566,6 +566,10 @@ fn progress(session: &ClientSession, params: Option<Node<'_>>) {
 /// Lets names fit a modern client too, which shares them with all callers that have the same credentials.
 fn share_names(workspace: &Workspace, client: &str) {
     let (exposure, strict_uris) = (workspace.exposure(), Behaviour::of(client).strict_uri_schemes);
+    // What was made of the view is lost when it may have changed.
+    if workspace.read(|view| view.suits(&*exposure, client, strict_uris)) {
+        return;
+    }
     if workspace.change(|view| view.admit(&*exposure, client, strict_uris)) {
         workspace.tell();
     }
@@ -581,11 +585,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::catalog::{Definition, NameLimits};
+    use crate::catalog::NameLimits;
     use crate::config::NameRule;
     use crate::core::route::Heard;
     use crate::core::upstream::Upstream;
-    use crate::core::view::Exposure;
+    use crate::core::view::{Exposure, Look, Renderer};
     use crate::face::workbench::Workbench;
     use crate::json::Raw;
 
@@ -597,8 +601,8 @@ mod tests {
             key.to_owned()
         }
 
-        fn render(&self, _: &Upstream, _: Kind, _: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
-            out.extend_from_slice(definition.raw().as_bytes());
+        fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+            Box::new(|_, definition, out| out.extend_from_slice(definition.raw().as_bytes()))
         }
 
         fn limits(&self, _: &str) -> NameLimits {
@@ -608,6 +612,26 @@ mod tests {
         fn lists(&self, _: Option<&ClientHello>, _: Kind) -> bool {
             panic!("injected")
         }
+    }
+
+    #[test]
+    fn what_was_made_of_a_view_stays_while_its_names_suit_those_who_share_it() {
+        let workspace = Workspace::new("", 0, Arc::new(Panics), None, &Arc::default());
+        let made = || {
+            let (look, mut made) = (Look::of("", true, false), false);
+            let make = || {
+                made = true;
+                String::new()
+            };
+            workspace.read(|view| drop(view.prepared(look, make)));
+            made
+        };
+        share_names(&workspace, "one");
+        assert!(made());
+        share_names(&workspace, "another");
+        assert!(!made(), "a client that needs no other names");
+        share_names(&workspace, "mcp");
+        assert!(made(), "a client that accepts fewer URIs");
     }
 
     #[tokio::test]

@@ -464,7 +464,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
             out.extend_from_slice(text.as_bytes());
             out.push(b'"');
         }
-        false => out.extend_from_slice(quote(text).as_bytes()),
+        false => serde_json::to_writer(out, text).expect("a string is always JSON"),
     }
 }
 

@@ -9,15 +9,15 @@
 //! Invariant: files are replaced whole, so readers and writers need no lock. A file that cannot be read
 //! counts as missing.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::replace;
+use super::replace_by;
 use crate::catalog::{Kind, Sent, read_page};
 use crate::config::Transport;
 use crate::json::Scanner;
@@ -74,14 +74,8 @@ impl Definitions {
     /// Remembers what the upstream offers, as it was sent: the lock compares what was sent, whenever it is read
     /// again. This replaces any failure.
     pub fn save(&self, transport: &Transport, sent: &Sent) -> io::Result<()> {
-        let lists = Kind::ALL.map(|kind| {
-            let raws: Vec<&str> = sent.definitions(kind).map(|(_, sent)| sent).collect();
-            format!("\"{}\":[{}]", kind.list_key(), raws.join(","))
-        });
-        let era = serde_json::to_string(&sent.era())?;
-        let text = format!("{{\"era\":{era},{}}}", lists.join(","));
         self.forget_failure(transport);
-        write(&self.path(transport, "json"), &text)
+        write(&self.path(transport, "json"), |out| write_sent(sent, out))
     }
 
     /// Remembers why the upstream failed just now; `entry` is a digest of all that its entry says.
@@ -94,7 +88,7 @@ impl Definitions {
     ) -> io::Result<()> {
         let at = now.duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
         let failure = FailureRecord { at, entry: entry.to_owned(), reason };
-        write(&self.path(transport, "failure"), &serde_json::to_string(&failure)?)
+        write(&self.path(transport, "failure"), |out| Ok(serde_json::to_writer(out, &failure)?))
     }
 
     /// Why the upstream failed; `None` if it did not, if that was too long ago, or if its entry has changed.
@@ -123,7 +117,7 @@ impl Definitions {
 
     /// Remembers how the upstream speaks.
     pub fn save_protocol(&self, transport: &Transport, protocol: SpokenProtocol) -> io::Result<()> {
-        write(&self.path(transport, "manner"), &serde_json::to_string(&protocol)?)
+        write(&self.path(transport, "manner"), |out| Ok(serde_json::to_writer(out, &protocol)?))
     }
 
     /// Forgets how the upstream spoke, because it no longer speaks that way.
@@ -205,12 +199,58 @@ impl DefinitionsFile {
     }
 }
 
-/// Writes the file unless it already has this text.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
+/// Writes what `text` writes to the file, unless that is what it holds. The text may be long, so it is never held
+/// as a whole.
+fn write(path: &Path, text: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let is_known = File::open(path).and_then(|file| {
+        let mut known = Comparison(BufReader::with_capacity(BLOCK, file));
+        text(&mut known)?;
+        Ok(known.0.fill_buf()?.is_empty())
+    });
+    if is_known.unwrap_or(false) {
         return Ok(());
     }
-    replace(path, text.as_bytes())
+    replace_by(path, |file| {
+        let mut out = BufWriter::with_capacity(BLOCK, file);
+        text(&mut out)?;
+        out.flush()
+    })
+}
+
+/// How much of a file is read or written at once.
+const BLOCK: usize = 64 * 1024;
+
+/// Takes what it is given as long as it is what a reader has next.
+struct Comparison<R>(R);
+
+impl<R: BufRead> Write for Comparison<R> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let known = self.0.fill_buf()?;
+        let same = known.len().min(bytes.len());
+        if known[..same] != bytes[..same] {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.0.consume(same);
+        Ok(same)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes everything that an upstream sent.
+fn write_sent(sent: &Sent, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{{\"era\":{}", serde_json::to_string(&sent.era())?)?;
+    for kind in Kind::ALL {
+        write!(out, ",\"{}\":[", kind.list_key())?;
+        for (at, (_, definition)) in sent.definitions(kind).enumerate() {
+            out.write_all(if at > 0 { b"," } else { b"" })?;
+            out.write_all(definition.as_bytes())?;
+        }
+        out.write_all(b"]")?;
+    }
+    out.write_all(b"}")
 }
 
 fn parse(text: &str) -> Option<Sent> {
@@ -311,6 +351,40 @@ mod tests {
         assert_eq!(store.failure::<String>(&other, "entry", then), None);
         store.save(&transport, &Sent::default()).unwrap();
         assert_eq!(known("entry", then), None);
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_is_written_only_if_something_has_changed() {
+        use std::os::unix::fs::MetadataExt;
+        let place = std::env::temp_dir().join(format!("mcp-workbench-same-{}", std::process::id()));
+        let store = Definitions::new(&place, &place);
+        let transport = stdio("npx", &[], &[]);
+        let of = |names: &[&str]| Sent::default().with(Kind::Tool, Items::named(Kind::Tool, names), 0);
+        let long: Vec<String> = (0..2000).map(|tool| format!("tool-{tool}")).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        let path = store.path(&transport, "json");
+        let mut before = None;
+        for (names, is_new) in [
+            (&["a"][..], true),
+            (&["a"], false),
+            (&["b"], true),
+            (&long, true),
+            (&long, false),
+            (&["b"], true),
+        ] {
+            store.save(&transport, &of(names)).unwrap();
+            assert_eq!(store.load(&transport), Some(of(names)));
+            let now = Some(fs::metadata(&path).unwrap().ino());
+            assert_eq!(now != before, is_new, "{}", names.len());
+            before = now;
+        }
+        // A file that goes on where the text ends is not the same.
+        let text = fs::read(&path).unwrap();
+        fs::write(&path, [&text[..], b" "].concat()).unwrap();
+        store.save(&transport, &of(&["b"])).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), text);
         fs::remove_dir_all(&place).unwrap();
     }
 

@@ -69,8 +69,13 @@ impl Switched {
     }
 }
 
-/// Writes a temporary file and renames it, so that no reader and no crash ever sees half a file.
+/// Replaces a file by these bytes.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_by(path, |file| file.write_all(bytes))
+}
+
+/// Writes a temporary file and renames it, so that no reader and no crash ever sees half a file.
+fn replace_by(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(directory)?;
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -82,7 +87,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(&beside).and_then(|mut file| {
-        file.write_all(bytes)?;
+        write(&mut file)?;
         file.sync_all()?;
         drop(file);
         put_in_place(&beside, path)

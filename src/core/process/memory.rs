@@ -246,6 +246,24 @@ mod tests {
         assert!(kept.iter().all(|byte| *byte == 7));
     }
 
+    /// Blocks of this size come from the heap, and free ones stay there while others lie between them and its end.
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn free_memory_between_what_is_in_use_is_given_back() {
+        const MOST: usize = 64 << 20;
+        let (mut blocks, mut between) = (Vec::new(), Vec::new());
+        for _ in 0..MOST / 8192 {
+            blocks.push(vec![7_u8; 8192]);
+            between.push(Box::new(7_u8));
+        }
+        let before = own_memory();
+        drop(blocks);
+        trim_heap();
+        let given_back = before.saturating_sub(own_memory());
+        assert!(given_back > MOST as u64 / 2, "{given_back} bytes");
+        assert!(between.iter().all(|byte| **byte == 7));
+    }
+
     #[test]
     #[cfg(unix)]
     fn a_tree_is_all_that_its_supervisor_has() {

@@ -101,15 +101,12 @@ impl Face for Toolman {
         Some(self.introduction())
     }
 
-    fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [String; 2] {
-        let activate = self.activate_tool(view, viewer.look());
-        let first = match self.config.search {
-            true => [&*activate, ",", &self.search_tools()].concat(),
-            false => activate.to_string(),
-        };
+    fn own_tools(&self, view: &View, viewer: &Viewer<'_>) -> [Arc<String>; 2] {
+        let look = viewer.look();
+        let first = view.prepared(look, || self.first_tools(view, look));
         let call = keeps_its_list(viewer).then(|| self.call_tool());
         let read = is_on(self.offloading(), viewer.takes()).then(|| reading::definition(READ));
-        [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",")]
+        [first, call.into_iter().chain(read).collect::<Vec<_>>().join(",").into()]
     }
 
     fn has_own_tool(&self, name: &str) -> bool {

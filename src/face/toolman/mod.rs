@@ -17,7 +17,7 @@ use super::{SearchResult, Viewer, find, name_limits, reading};
 use crate::catalog::{Definition, ExposedItem, Kind, NameLimits, nearest};
 use crate::config::{self, ByteLimit};
 use crate::core::upstream::Upstream;
-use crate::core::view::{Clash, Entry, Exposure, Look, View};
+use crate::core::view::{Clash, Entry, Exposure, Look, Renderer, View};
 use crate::json::{Node, Scanner, escaped, quote};
 use crate::known_clients::Behaviour;
 use crate::protocol::era::ClientHello;
@@ -270,24 +270,29 @@ impl Toolman {
         DefinitionsAnswer { head, tools, rest, describer: DESCRIBE }.fit_found(limit)
     }
 
-    /// The definition of `toolman_activate`, with the catalog as the view shows it.
-    fn activate_tool(&self, view: &View, look: Look) -> Arc<str> {
-        view.prepared(look, || self.write_activate_tool(view, look))
+    /// The definitions of the tools that are listed before those of the servers.
+    fn first_tools(&self, view: &View, look: Look) -> String {
+        let mut tools = self.activate_tool(view, look);
+        if self.config.search {
+            tools.extend([",", &self.search_tools()]);
+        }
+        tools
     }
 
-    fn write_activate_tool(&self, view: &View, look: Look) -> String {
+    /// The definition of `toolman_activate`, with the catalog as the view shows it.
+    fn activate_tool(&self, view: &View, look: Look) -> String {
         let list = |what: &str| {
             format!(
                 "{{\"type\":\"array\",\"items\":{{\"type\":\"string\"}},\"description\":{}}}",
                 quote(what)
             )
         };
-        let description = format!(
+        let mut description = format!(
             "Switches tools and resources on and off; only active ones (marked * below) can be used. If the catalog below \
-             is cut off, call this with four empty lists to see all of it.\n{}\n\n{}",
+             is cut off, call this with four empty lists to see all of it.\n{}\n\n",
             self.example(view, look),
-            self.catalog(view, look),
         );
+        self.write_catalog(view, look, &mut description);
         let input_schema = format!(
             "{{\"type\":\"object\",\"properties\":{{\
              \"tools_on\":{},\"tools_off\":{},\"resources_on\":{},\"resources_off\":{}}},\
@@ -346,8 +351,14 @@ impl Toolman {
         }
     }
 
-    /// The catalog: a line for the servers, then one for each tool and resource, tools first.
     fn catalog(&self, view: &View, look: Look) -> String {
+        let mut text = String::new();
+        self.write_catalog(view, look, &mut text);
+        text
+    }
+
+    /// Appends the catalog: a line for the servers, then one for each tool and resource, tools first.
+    fn write_catalog(&self, view: &View, look: Look, text: &mut String) {
         let mut servers: BTreeMap<usize, (&str, [usize; 2])> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
         for kind in [Kind::Tool, Kind::Resource, Kind::Template] {
@@ -366,7 +377,8 @@ impl Toolman {
             count => format!("\n\n{count} tools are withheld, since their definitions were not approved."),
         };
         if servers.is_empty() {
-            return format!("The catalog is empty: no running server offers tools or resources.{withheld}");
+            return text
+                .extend(["The catalog is empty: no running server offers tools or resources.", &withheld]);
         }
         let mut parts = Vec::new();
         for (namespace, [tools, resources]) in servers.values() {
@@ -386,24 +398,25 @@ impl Toolman {
                 }
             }
         }
-        let mut text = format!("Servers: {}\n", parts.join(", "));
+        text.extend(["Servers: ", &parts.join(", "), "\n"]);
         for (title, kinds) in [("Tools", &[Kind::Tool][..]), ("Resources", &[Kind::Resource, Kind::Template])]
         {
             let mut first = true;
             for kind in kinds {
                 for (entry, item) in catalogued(view, look, *kind) {
                     if std::mem::take(&mut first) {
-                        text.push_str(&format!("\n{title}:\n"));
+                        text.extend(["\n", title, ":\n"]);
                     }
                     let active = match look.from_start {
                         true => item.starts_active,
                         false => view.is_active(*kind, item),
                     };
-                    write_row(&mut text, active, &item.name, entry.told(self, *kind, item));
+                    write_row(text, active, &item.name, entry.told(self, *kind, item));
                 }
             }
         }
-        text.trim_end().to_owned() + &withheld
+        text.truncate(text.trim_end().len());
+        text.push_str(&withheld);
     }
 
     /// The change that a call's lists ask for in this catalog, or the reason why nothing changes. For modern
@@ -708,8 +721,8 @@ impl Exposure for Toolman {
         if upstream.group.is_empty() { key.to_owned() } else { [&*upstream.group, separator, key].concat() }
     }
 
-    fn render(&self, _: &Upstream, _: Kind, name: &str, definition: Definition<'_>, out: &mut Vec<u8>) {
-        definition.write_named(out, &["\"", &escaped(name), "\""]);
+    fn renderer<'a>(&'a self, _: &'a Upstream, _: Kind) -> Renderer<'a> {
+        Box::new(|name, definition, out| definition.write_named(out, &["\"", &escaped(name), "\""]))
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {

@@ -79,8 +79,8 @@ impl Face for Workbench {
         Some(self.introduction(viewer))
     }
 
-    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [String; 2] {
-        [self.meta_tools(viewer), String::new()]
+    fn own_tools(&self, _view: &View, viewer: &Viewer<'_>) -> [Arc<String>; 2] {
+        [self.meta_tools(viewer).into(), Arc::default()]
     }
 
     fn has_own_tool(&self, name: &str) -> bool {

@@ -11,10 +11,10 @@ pub use self::answers::failed_result;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use crate::catalog::{Definition, Kind, NameLimits};
+use crate::catalog::{Kind, NameLimits};
 use crate::config::{self, ByteLimit, MetaTools, ToolMode, Toolbox};
 use crate::core::upstream::Upstream;
-use crate::core::view::Exposure;
+use crate::core::view::{Exposure, Renderer};
 use crate::face::reading::{self, READ, is_on};
 use crate::face::{Viewer, name_limits};
 use crate::json::{Raw, escaped};
@@ -237,37 +237,32 @@ impl Exposure for Workbench {
         }
     }
 
-    fn render(
-        &self,
-        upstream: &Upstream,
-        kind: Kind,
-        name: &str,
-        definition: Definition<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        let (name, own_name) = (escaped(name), definition.raw_key());
-        let name = ["\"", &name, "\""];
+    fn renderer<'a>(&'a self, upstream: &'a Upstream, kind: Kind) -> Renderer<'a> {
         if kind != Kind::Tool {
-            return definition.write_named(out, &name);
+            return Box::new(|name, definition, out| {
+                definition.write_named(out, &["\"", &escaped(name), "\""])
+            });
         }
-        let (in_box, at) = (&*escaped(&upstream.group), &*escaped(&upstream.server));
-        let own = definition.description().and_then(|own| own.strip_prefix('"'));
-        let description = match own {
-            None | Some("\"") => ["\"[", in_box, "/", at, "]", "\""],
-            Some(own) => ["\"[", in_box, "/", at, "] ", own],
-        };
-        let origin = ["{\"toolbox\":\"", in_box, "\",\"server\":\"", at, "\",\"tool\":", own_name, "}"];
-        match definition.meta() {
-            Some(own) => {
-                let meta = Raw::own(own).root().with(&[(ORIGIN, Some(&*origin.concat()))]);
-                definition.write_tool(out, &name, &description, &[&meta]);
-            }
-            None => {
-                let [a, b, c, d, e, f, g] = origin;
-                let meta = ["{\"", ORIGIN, "\":", a, b, c, d, e, f, g, "}"];
-                definition.write_tool(out, &name, &description, &meta);
-            }
-        }
+        let (in_box, at) = (escaped(&upstream.group), escaped(&upstream.server));
+        let place = format!("\"[{in_box}/{at}]");
+        let origin = format!("{{\"toolbox\":\"{in_box}\",\"server\":\"{at}\",\"tool\":");
+        let new_meta = format!("{{\"{ORIGIN}\":{origin}");
+        Box::new(move |name, definition, out| {
+            let own_name = definition.raw_key();
+            let description = match definition.description().and_then(|own| own.strip_prefix('"')) {
+                None | Some("\"") => [&*place, "\"", ""],
+                Some(own) => [&*place, " ", own],
+            };
+            let changed = definition.meta().map(|own| {
+                let origin = [&*origin, own_name, "}"].concat();
+                Raw::own(own).root().with(&[(ORIGIN, Some(&*origin))])
+            });
+            let meta = match &changed {
+                Some(changed) => [&**changed, "", ""],
+                None => [&*new_meta, own_name, "}}"],
+            };
+            definition.write_tool(out, &["\"", &escaped(name), "\""], &description, &meta);
+        })
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {

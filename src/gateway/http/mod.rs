@@ -241,7 +241,8 @@ pub async fn serve<B: Backend>(
         server.drain().await;
     });
     let mut sweeping = pin!(sweeping);
-    let mut giving_back = pin!(server.give_back_after_calls());
+    // Long messages leave much memory free, and the allocator would keep it.
+    let mut giving_back = pin!(server.calls.each_rest(|| sleep(QUIET), trim_heap));
     loop {
         tokio::select! {
             () = &mut ending => break,
@@ -359,21 +360,6 @@ impl<B: Backend> HttpServer<B> {
         }
     }
 
-    /// Gives back what calls took once no more of them come: long messages leave much memory free, and the allocator
-    /// would keep it. Never returns.
-    async fn give_back_after_calls(&self) {
-        loop {
-            self.calls.answered.notified().await;
-            loop {
-                let begun = self.calls.begun();
-                sleep(QUIET).await;
-                if self.calls.begun() == begun {
-                    break trim_heap();
-                }
-            }
-        }
-    }
-
     /// Lets calls in flight finish, then fails the rest, then ends all streams.
     async fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -423,6 +409,20 @@ impl Calls {
     /// How many have begun so far.
     fn begun(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Calls `rest` once after each time that calls were answered and no other began during a `pause`. Never returns.
+    async fn each_rest<P: Future<Output = ()>>(&self, pause: impl Fn() -> P, rest: impl Fn()) {
+        loop {
+            self.answered.notified().await;
+            loop {
+                let begun = self.begun();
+                pause().await;
+                if self.begun() == begun {
+                    break rest();
+                }
+            }
+        }
     }
 
     async fn finished(&self) {

@@ -1,9 +1,13 @@
 //! Tests of readiness and shutdown.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::super::Calls;
 use super::client::events_in;
 use super::fake::{notice, whole_answer};
 use super::{PATIENCE, Running, call, get, initialize, modern, post, serving};
@@ -73,4 +77,34 @@ async fn calls_that_take_too_long_fail_at_the_end() {
     let reply = events.reply().await;
     assert!(events_in(&reply.body)[1].contains("-32000"), "{reply:?}");
     timeout(PATIENCE, server.task).await.expect("it ends").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn memory_is_given_back_once_after_each_time_that_calls_came() {
+    let (calls, pause_ends, rests) = (Arc::new(Calls::default()), Notify::new(), AtomicUsize::new(0));
+    let rest = || {
+        rests.fetch_add(1, Ordering::Relaxed);
+    };
+    let calling = async {
+        // The follower comes first whenever this yields.
+        let pause_is_over = async || {
+            pause_ends.notify_one();
+            tokio::task::yield_now().await;
+            rests.load(Ordering::Relaxed)
+        };
+        tokio::task::yield_now().await;
+        for already in 0..2 {
+            drop(calls.begin());
+            tokio::task::yield_now().await;
+            drop(calls.begin());
+            assert_eq!(pause_is_over().await, already, "another call came");
+            assert_eq!(pause_is_over().await, already + 1, "no other came");
+        }
+        assert_eq!(pause_is_over().await, 2, "none came since the last time");
+    };
+    tokio::select! {
+        biased;
+        () = calls.each_rest(|| pause_ends.notified(), rest) => unreachable!("it never ends"),
+        () = calling => {}
+    }
 }
