@@ -153,6 +153,16 @@ impl Errands {
         self.first.iter().chain(&self.more)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    /// The one that there is; `None` if there are none or several.
+    pub fn only(&self) -> Option<&Errand> {
+        self.first.as_ref().filter(|_| self.more.is_empty())
+    }
+
     fn push(&mut self, errand: Errand) {
         match self.first {
             None => self.first = Some(errand),
@@ -171,15 +181,6 @@ impl Errands {
             true => self.first.take_if(is_open),
             false => self.more.pop_if(is_open),
         }
-    }
-}
-
-impl IntoIterator for Errands {
-    type Item = Errand;
-    type IntoIter = std::iter::Chain<std::option::IntoIter<Errand>, std::vec::IntoIter<Errand>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.more)
     }
 }
 

@@ -17,6 +17,7 @@ use super::export::Exporter;
 use super::happening::{Fact, Happening, ServerPath};
 use super::journal::JournalWriter;
 use super::metrics::Metrics;
+use super::repeats::Repeats;
 use super::trace::{Parent, Trail};
 use super::words;
 use crate::config::locate::FaceKind;
@@ -328,6 +329,7 @@ impl HubCore {
         let mut outlets = Outlets {
             journal: self.directory.clone().map(JournalWriter::new),
             exporter: Exporter::start(&self.telemetry, &self.metrics),
+            repeats: Repeats::default(),
         };
         let (mut dropped, mut news) = (0, Vec::new());
         loop {
@@ -367,17 +369,18 @@ impl HubCore {
         let settings = self.settings.lock().clone();
         let mut lines = Vec::new();
         let by = (self.face, std::process::id());
-        let (journal, live) = (self.wants(JOURNAL), self.wants(LIVE));
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        let [journal, metrics, live] = [JOURNAL, METRICS, LIVE].map(|bit| wanted & bit != 0);
+        outlets.repeats.under(wanted & (JOURNAL | METRICS), &settings.secrets);
         for news in news {
-            if self.wants(METRICS) {
-                self.metrics.note(&news);
-            }
             if let Some(exporter) = &outlets.exporter {
                 exporter.take(&news);
             }
-            if journal || live {
-                words::happenings(news, by, &settings.secrets, |happening| {
-                    if journal {
+            let repeated = outlets.repeats.tell(&news, &mut lines);
+            let (writes, length) = (journal && repeated.is_none(), lines.len());
+            if writes || live {
+                words::happenings(&news, by, &settings.secrets, |happening| {
+                    if writes {
                         happening.write(&mut lines);
                         lines.push(b'\n');
                     }
@@ -385,6 +388,14 @@ impl HubCore {
                         self.announce(happening);
                     }
                 });
+            }
+            match repeated {
+                Some((Some(places), times)) => self.metrics.note_again(places, times),
+                Some((None, _)) => {}
+                None => {
+                    let places = if metrics { self.metrics.note(&news) } else { None };
+                    outlets.repeats.remember(news, places, &lines[length..]);
+                }
             }
         }
         if let Some(writer) = outlets.journal.as_mut().filter(|_| !lines.is_empty()) {
@@ -406,6 +417,7 @@ impl HubCore {
 struct Outlets {
     journal: Option<JournalWriter>,
     exporter: Option<Exporter>,
+    repeats: Repeats,
 }
 
 #[cfg(test)]

@@ -341,6 +341,33 @@ fn toolman_has_namespaces_and_both_faces_write_to_one_place() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_state_directory_of_its_own_it_stands_in_the_users() {
+    let mut lab = Lab::new();
+    let config = journalled(dev("proxy", json!({"a": fake("--with echo")})));
+    lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+    // The specification has an empty variable count as none.
+    for (state, calls) in [(None, 1), (Some(""), 2)] {
+        let mut gateway = Gateway::run_in(lab, &gateway_path(), |command| {
+            match state {
+                None => command.env_remove("XDG_STATE_HOME"),
+                Some(state) => command.env("XDG_STATE_HOME", state),
+            };
+        });
+        gateway.initialize(VERSION);
+        gateway.open("dev");
+        gateway.use_tool("a", "echo", "{}").text();
+        lab = gateway.finish();
+        assert!(lab.dir.join(".local/state/mcp-workbench/journal").is_dir());
+        assert!(!lab.dir.join("xdg-state/mcp-workbench/journal").exists());
+        let mut log = lab.command();
+        log.args(["log", "--kind", "call"]).env_remove("XDG_STATE_HOME");
+        let shown = String::from_utf8(log.output().expect("it is built").stdout).expect("UTF-8");
+        assert_eq!(shown.lines().count(), calls, "{shown}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn files_are_private_and_a_killed_gateway_loses_little() {
