@@ -12,6 +12,7 @@ use super::hub::HubCore;
 use super::trace::Trail;
 use crate::config::{KeptArguments, Redactor};
 use crate::json::{Node, quote};
+use crate::protocol::message::Id;
 use crate::text::short::ShortText;
 
 /// The most bytes of arguments or of a result that are kept.
@@ -74,8 +75,8 @@ pub struct Inquiry {
     pub name: Option<ShortText>,
     /// Whether the tool or the prompt exists.
     pub exists: bool,
-    /// The request's id as JSON, where spans are made.
-    pub id: Option<ShortText>,
+    /// The request's id, where spans are made.
+    pub id: Option<Id>,
 }
 
 /// What stands for everything that would make too many labels.
@@ -376,6 +377,9 @@ impl Exchange {
             errand.error = error.filter(|error| *error == ErrorType::Cancelled);
         }
         let hub = self.hub.clone();
+        if hub.has_no_room_for(&self) {
+            return;
+        }
         // Whoever made the box frees it: that is far cheaper than leaving it to another thread.
         hub.tell(super::hub::News::Exchange(*self));
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -37,15 +38,19 @@ pub(super) struct Exporter {
 }
 
 /// The spans that wait for the thread.
-struct SpanRoom {
+#[derive(Debug)]
+pub(super) struct SpanRoom {
     spans: Mutex<SpanQueue>,
+    /// Whether the last spans did not fit, and none has left since.
+    is_full: AtomicBool,
+    dropped: AtomicU64,
     /// What stands before and behind the spans of a document.
     frame: (String, &'static str),
     /// Notified when many wait, and when the end has come.
     wake: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SpanQueue {
     /// Documents that are ready to be sent, oldest first, and how many spans each brings.
     ready: VecDeque<(Bytes, usize)>,
@@ -54,13 +59,31 @@ struct SpanQueue {
     in_next: usize,
     /// How many spans wait, with those that are being sent.
     waiting: usize,
-    dropped: u64,
     ending: bool,
 }
 
 impl SpanRoom {
+    /// Room for the spans of the gateway that is described so.
+    pub(super) fn for_resource(resource: &[(String, String)]) -> Self {
+        Self::new(otlp::frame(resource))
+    }
+
     fn new(frame: (String, &'static str)) -> Self {
-        Self { spans: Mutex::default(), frame, wake: Notify::new() }
+        let (spans, is_full, dropped) = (Mutex::default(), AtomicBool::new(false), AtomicU64::new(0));
+        Self { spans, is_full, dropped, frame, wake: Notify::new() }
+    }
+
+    /// Drops spans, of which there are as many as `count` says, if there is certainly no room for them.
+    pub(super) fn drops(&self, count: impl FnOnce() -> usize) -> bool {
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        if is_full {
+            self.drop(count());
+        }
+        is_full
+    }
+
+    fn drop(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Adds so many spans, which `write` writes, if there is room for them. Those of a request wait together or not at
@@ -69,8 +92,8 @@ impl SpanRoom {
         let mut spans = self.spans.lock();
         let spans = &mut *spans;
         if spans.waiting + count > MOST_SPANS {
-            spans.dropped += count as u64;
-            return;
+            self.is_full.store(true, Ordering::Relaxed);
+            return self.drop(count);
         }
         if spans.in_next == 0 {
             spans.next.extend_from_slice(self.frame.0.as_bytes());
@@ -110,20 +133,21 @@ impl SpanRoom {
         let mut spans = self.spans.lock();
         match taken {
             Err(not_taken) if not_taken.is_passing => return spans.ready.push_front(document),
-            Err(_) => spans.dropped += document.1 as u64,
+            Err(_) => self.drop(document.1),
             Ok(()) => {}
         }
         spans.waiting -= document.1;
+        self.is_full.store(false, Ordering::Relaxed);
     }
 }
 
 impl Exporter {
     /// Begins to send what the variables say; `None` if they name no collector.
-    pub(super) fn start(telemetry: &Telemetry, metrics: &Arc<Metrics>) -> Option<Self> {
+    pub(super) fn start(telemetry: &Telemetry, metrics: &Arc<Metrics>, room: &Arc<SpanRoom>) -> Option<Self> {
         if telemetry.traces.is_none() && telemetry.metrics.is_none() {
             return None;
         }
-        let shared = Arc::new(SpanRoom::new(otlp::frame(&telemetry.resource)));
+        let shared = room.clone();
         let sender = Sender {
             waiting: shared.clone(),
             telemetry: telemetry.clone(),
@@ -165,8 +189,7 @@ impl Exporter {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let waiting = self.shared.spans.lock();
-        let lost = waiting.dropped + waiting.waiting as u64;
+        let lost = self.shared.dropped.load(Ordering::Relaxed) + self.shared.spans.lock().waiting as u64;
         if lost > 0 {
             tracing::warn!("{lost} spans were dropped, because they could not be sent in time");
         }
@@ -308,10 +331,11 @@ mod tests {
         };
         let counts = || {
             let spans = room.spans.lock();
-            (spans.waiting, spans.dropped, spans.ready.len())
+            (spans.waiting, room.dropped.load(Ordering::Relaxed), spans.ready.len())
         };
         add(0, 1000);
         assert_eq!(counts(), (2000, 0, 3));
+        assert!(!room.drops(|| panic!("there is room")));
         add(1000, 1500);
         assert_eq!(counts(), (2048, 952, 4));
         // Those that are under way need their room: they may come back, and are the first then.
@@ -325,11 +349,14 @@ mod tests {
         let refused = |is_passing| Err(NotTaken { reason: String::new(), is_passing });
         room.settle(first.clone(), &refused(true));
         assert_eq!(room.take().as_ref(), Some(&first));
+        // Meanwhile spans are dropped before anybody takes them.
+        assert!(room.drops(|| 3));
         room.settle(first, &Ok(()));
-        assert_eq!(counts(), (1536, 954, 3));
+        assert_eq!(counts(), (1536, 957, 3));
+        assert!(!room.drops(|| panic!("there is room again")));
         let second = room.take().expect("there are more");
         room.settle(second, &refused(false));
-        assert_eq!(counts(), (1024, 1466, 2));
+        assert_eq!(counts(), (1024, 1469, 2));
         add(1501, 1502);
         let [_, _, last] = [(); 3].map(|()| room.take().expect("the rest"));
         assert_eq!((&*last.0, last.1, room.take()), (&b"<1501a,1501b>"[..], 2, None));

@@ -13,10 +13,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::environment::Telemetry;
 use super::exchange::{Asker, Behalf, Errand, Exchange, Inquiry, Moment, OwnErrand};
-use super::export::Exporter;
+use super::export::{Exporter, SpanRoom};
 use super::happening::{Fact, Happening, ServerPath};
 use super::journal::JournalWriter;
 use super::metrics::Metrics;
+use super::otlp;
 use super::repeats::Repeats;
 use super::trace::{Parent, Trail};
 use super::words;
@@ -65,7 +66,14 @@ pub(super) struct HubCore {
     changed: Condvar,
     settings: Mutex<HubSettings>,
     audience: Mutex<Audience>,
+    gathered: Gathered,
+}
+
+/// What is gathered, for whoever asks and for a collector.
+#[derive(Debug)]
+struct Gathered {
     metrics: Arc<Metrics>,
+    spans: Arc<SpanRoom>,
 }
 
 /// What waits for the thread.
@@ -139,7 +147,10 @@ impl Hub {
             changed: Condvar::new(),
             settings: Mutex::default(),
             audience: Mutex::default(),
-            metrics: Arc::new(Metrics::new()),
+            gathered: Gathered {
+                metrics: Arc::new(Metrics::new()),
+                spans: Arc::new(SpanRoom::for_resource(&telemetry.resource)),
+            },
             telemetry,
         });
         if core.telemetry.traces.is_some() {
@@ -184,7 +195,7 @@ impl Hub {
 
     /// What was counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.core.metrics
+        &self.core.gathered.metrics
     }
 
     /// Has everything that happens from now on told to a listener, on the hub's thread, until it returns `false`.
@@ -303,6 +314,13 @@ impl HubCore {
         }
     }
 
+    /// Whether nobody wants to know of a client's request but a collector, for whom too many spans wait already. Then
+    /// its spans are dropped, and cost no thread anything.
+    pub(super) fn has_no_room_for(&self, exchange: &Exchange) -> bool {
+        self.wanted.load(Ordering::Relaxed) == TRACES
+            && self.gathered.spans.drops(|| otlp::count_exchange(exchange))
+    }
+
     /// Takes news for the thread. What does not fit is dropped, since whoever tells must not wait.
     pub(super) fn tell(&self, news: News) {
         let bytes = match &news {
@@ -328,7 +346,7 @@ impl HubCore {
     fn run(self: Arc<Self>) {
         let mut outlets = Outlets {
             journal: self.directory.clone().map(JournalWriter::new),
-            exporter: Exporter::start(&self.telemetry, &self.metrics),
+            exporter: Exporter::start(&self.telemetry, &self.gathered.metrics, &self.gathered.spans),
             repeats: Repeats::default(),
         };
         let (mut dropped, mut news) = (0, Vec::new());
@@ -390,10 +408,10 @@ impl HubCore {
                 });
             }
             match repeated {
-                Some((Some(places), times)) => self.metrics.note_again(places, times),
+                Some((Some(places), times)) => self.gathered.metrics.note_again(places, times),
                 Some((None, _)) => {}
                 None => {
-                    let places = if metrics { self.metrics.note(&news) } else { None };
+                    let places = if metrics { self.gathered.metrics.note(&news) } else { None };
                     outlets.repeats.remember(news, places, &lines[length..]);
                 }
             }
