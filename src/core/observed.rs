@@ -121,11 +121,16 @@ pub fn begin(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply)
 #[cold]
 fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     let method = known_method(method);
-    let named = match method {
-        "tools/call" | "prompts/get" => params.get("name"),
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.get("uri"),
+    let key = match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
         _ => None,
     };
+    // What a request names is asked of an upstream, which is another span.
+    if engine.events.is_too_busy_for(1 + usize::from(key.is_some())) {
+        return;
+    }
+    let named = key.and_then(|key| params.get(key));
     let traces = engine.events.traces();
     let id = if traces { reply.id() } else { None };
     let name = named.and_then(Node::as_str).map(|name| (&*name).into());

@@ -361,6 +361,13 @@ impl Exchange {
         self.errands.take_open()
     }
 
+    /// Makes no spans of it any more.
+    pub(super) fn leave_trace(&mut self) {
+        let Errands { first, more } = &mut self.errands;
+        first.iter_mut().chain(more).for_each(|errand| errand.trail = None);
+        self.trail = None;
+    }
+
     /// Takes a request to an upstream on that another exchange began.
     pub fn take_over(&mut self, errand: Errand) {
         self.asked.exists = true;
@@ -377,9 +384,6 @@ impl Exchange {
             errand.error = error.filter(|error| *error == ErrorType::Cancelled);
         }
         let hub = self.hub.clone();
-        if hub.has_no_room_for(&self) {
-            return;
-        }
         // Whoever made the box frees it: that is far cheaper than leaving it to another thread.
         hub.tell(super::hub::News::Exchange(*self));
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -41,8 +41,8 @@ pub(super) struct Exporter {
 #[derive(Debug)]
 pub(super) struct SpanRoom {
     spans: Mutex<SpanQueue>,
-    /// Whether the last spans did not fit, and none has left since.
-    is_full: AtomicBool,
+    /// How many spans wait: from the moment that they have ended, until they are sent.
+    waiting: AtomicUsize,
     dropped: AtomicU64,
     /// What stands before and behind the spans of a document.
     frame: (String, &'static str),
@@ -57,8 +57,6 @@ struct SpanQueue {
     /// The next document, without its end.
     next: Vec<u8>,
     in_next: usize,
-    /// How many spans wait, with those that are being sent.
-    waiting: usize,
     ending: bool,
 }
 
@@ -69,38 +67,43 @@ impl SpanRoom {
     }
 
     fn new(frame: (String, &'static str)) -> Self {
-        let (spans, is_full, dropped) = (Mutex::default(), AtomicBool::new(false), AtomicU64::new(0));
-        Self { spans, is_full, dropped, frame, wake: Notify::new() }
+        let (waiting, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { spans: Mutex::default(), waiting, dropped, frame, wake: Notify::new() }
     }
 
-    /// Drops spans, of which there are as many as `count` says, if there is certainly no room for them.
-    pub(super) fn drops(&self, count: impl FnOnce() -> usize) -> bool {
-        let is_full = self.is_full.load(Ordering::Relaxed);
-        if is_full {
-            self.drop(count());
+    /// Whether so many spans do not fit as things are; then they are dropped.
+    pub(super) fn refuses(&self, count: usize) -> bool {
+        let refuses = self.waiting.load(Ordering::Relaxed) + count > MOST_SPANS;
+        if refuses {
+            self.drop(count);
         }
-        is_full
+        refuses
+    }
+
+    /// Has so many spans wait from now on, if there is room for them; they are [added](Self::add) later. Those of a
+    /// request wait together or not at all.
+    pub(super) fn reserve(&self, count: usize) -> bool {
+        let fits = |waiting: usize| Some(waiting + count).filter(|waiting| *waiting <= MOST_SPANS);
+        let reserved = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if !reserved {
+            self.drop(count);
+        }
+        reserved
     }
 
     fn drop(&self, count: usize) {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Adds so many spans, which `write` writes, if there is room for them. Those of a request wait together or not at
-    /// all.
+    /// Adds so many spans, which wait already, as `write` writes them.
     fn add(&self, count: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let mut spans = self.spans.lock();
         let spans = &mut *spans;
-        if spans.waiting + count > MOST_SPANS {
-            self.is_full.store(true, Ordering::Relaxed);
-            return self.drop(count);
-        }
         if spans.in_next == 0 {
             spans.next.extend_from_slice(self.frame.0.as_bytes());
         }
         write(&mut spans.next);
         spans.in_next += count;
-        spans.waiting += count;
         if spans.in_next >= TOGETHER {
             self.finish_next(spans);
             self.wake.notify_one();
@@ -136,8 +139,7 @@ impl SpanRoom {
             Err(_) => self.drop(document.1),
             Ok(()) => {}
         }
-        spans.waiting -= document.1;
-        self.is_full.store(false, Ordering::Relaxed);
+        self.waiting.fetch_sub(document.1, Ordering::Relaxed);
     }
 }
 
@@ -174,7 +176,7 @@ impl Exporter {
         }
     }
 
-    /// Takes the spans that news amount to. Those that do not fit are dropped, and not even written.
+    /// Takes the spans that news amount to, for which there is room.
     pub(super) fn take(&self, news: &News) {
         let count = otlp::count(news);
         if count > 0 {
@@ -189,7 +191,8 @@ impl Exporter {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let lost = self.shared.dropped.load(Ordering::Relaxed) + self.shared.spans.lock().waiting as u64;
+        let lost =
+            self.shared.dropped.load(Ordering::Relaxed) + self.shared.waiting.load(Ordering::Relaxed) as u64;
         if lost > 0 {
             tracing::warn!("{lost} spans were dropped, because they could not be sent in time");
         }
@@ -326,18 +329,21 @@ mod tests {
         let room = SpanRoom::new(("<".to_owned(), ">"));
         let add = |from: usize, to: usize| {
             for number in from..to {
-                room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+                if room.reserve(2) {
+                    room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+                }
             }
         };
         let counts = || {
-            let spans = room.spans.lock();
-            (spans.waiting, room.dropped.load(Ordering::Relaxed), spans.ready.len())
+            let [waiting, dropped] =
+                [room.waiting.load(Ordering::Relaxed), room.dropped.load(Ordering::Relaxed) as usize];
+            (waiting, dropped, room.spans.lock().ready.len())
         };
         add(0, 1000);
         assert_eq!(counts(), (2000, 0, 3));
-        assert!(!room.drops(|| panic!("there is room")));
+        assert!(!room.refuses(48) && room.refuses(49));
         add(1000, 1500);
-        assert_eq!(counts(), (2048, 952, 4));
+        assert_eq!(counts(), (2048, 1001, 4));
         // Those that are under way need their room: they may come back, and are the first then.
         let first = room.take().expect("there are some");
         assert!(
@@ -345,18 +351,17 @@ mod tests {
             "{first:?}"
         );
         add(1500, 1501);
-        assert_eq!(counts(), (2048, 954, 3));
+        assert_eq!(counts(), (2048, 1003, 3));
         let refused = |is_passing| Err(NotTaken { reason: String::new(), is_passing });
         room.settle(first.clone(), &refused(true));
         assert_eq!(room.take().as_ref(), Some(&first));
-        // Meanwhile spans are dropped before anybody takes them.
-        assert!(room.drops(|| 3));
+        assert!(room.refuses(1));
         room.settle(first, &Ok(()));
-        assert_eq!(counts(), (1536, 957, 3));
-        assert!(!room.drops(|| panic!("there is room again")));
+        assert_eq!(counts(), (1536, 1004, 3));
+        assert!(!room.refuses(1));
         let second = room.take().expect("there are more");
         room.settle(second, &refused(false));
-        assert_eq!(counts(), (1024, 1469, 2));
+        assert_eq!(counts(), (1024, 1516, 2));
         add(1501, 1502);
         let [_, _, last] = [(); 3].map(|()| room.take().expect("the rest"));
         assert_eq!((&*last.0, last.1, room.take()), (&b"<1501a,1501b>"[..], 2, None));

@@ -178,6 +178,13 @@ impl Hub {
         self.core.wants(TRACES)
     }
 
+    /// Whether nobody wants to know of a request but a collector, for whom too many spans wait for there to be room for
+    /// `count` more. Such a request is not traced at all, so that it costs nothing and its `_meta` names no span that
+    /// nobody will see.
+    pub fn is_too_busy_for(&self, count: usize) -> bool {
+        self.core.wanted.load(Ordering::Relaxed) == TRACES && self.core.gathered.spans.refuses(count)
+    }
+
     /// Puts the settings of a configuration in force.
     pub fn apply(&self, journal: &Journal, secrets: &Redactor) {
         *self.core.settings.lock() = HubSettings { journal: *journal, secrets: secrets.clone() };
@@ -314,15 +321,23 @@ impl HubCore {
         }
     }
 
-    /// Whether nobody wants to know of a client's request but a collector, for whom too many spans wait already. Then
-    /// its spans are dropped, and cost no thread anything.
-    pub(super) fn has_no_room_for(&self, exchange: &Exchange) -> bool {
-        self.wanted.load(Ordering::Relaxed) == TRACES
-            && self.gathered.spans.drops(|| otlp::count_exchange(exchange))
+    /// Has the spans of news wait for the collector. Those that do not fit are taken out; `false` if nothing is left then
+    /// that anybody wants to know.
+    fn makes_room(&self, news: &mut News) -> bool {
+        let count = otlp::count(news);
+        if count == 0 || self.gathered.spans.reserve(count) {
+            return true;
+        }
+        match news {
+            News::Exchange(exchange) => exchange.leave_trace(),
+            News::Errand(errand, _) => errand.trail = None,
+            News::Fact(..) => {}
+        }
+        self.wanted.load(Ordering::Relaxed) != TRACES
     }
 
     /// Takes news for the thread. What does not fit is dropped, since whoever tells must not wait.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn tell(&self, mut news: News) {
         let bytes = match &news {
             News::Exchange(exchange) => {
                 let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
@@ -333,6 +348,9 @@ impl HubCore {
         let mut queue = self.queue.lock();
         if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {
             queue.dropped += 1;
+            return;
+        }
+        if !self.makes_room(&mut news) {
             return;
         }
         queue.bytes += bytes;

@@ -60,21 +60,15 @@ pub(super) fn metrics(resource: &[(String, String)], metrics: &Metrics, now: u12
 
 /// How many spans news amount to.
 pub(super) fn count(news: &News) -> usize {
+    let is_sampled = |trail: &Option<Trail>| usize::from(trail.as_ref().is_some_and(|trail| trail.sampled));
     match news {
-        News::Exchange(exchange) => count_exchange(exchange),
-        News::Errand(errand, _) => usize::from(is_sampled(&errand.trail)),
+        News::Exchange(exchange) => {
+            let errands = exchange.errands.iter().map(|errand| is_sampled(&errand.trail));
+            is_sampled(&exchange.trail) + errands.sum::<usize>()
+        }
+        News::Errand(errand, _) => is_sampled(&errand.trail),
         News::Fact(..) => 0,
     }
-}
-
-/// How many spans a client's request amounts to.
-pub(super) fn count_exchange(exchange: &Exchange) -> usize {
-    let errands = exchange.errands.iter().filter(|errand| is_sampled(&errand.trail));
-    usize::from(is_sampled(&exchange.trail)) + errands.count()
-}
-
-fn is_sampled(trail: &Option<Trail>) -> bool {
-    trail.as_ref().is_some_and(|trail| trail.sampled)
 }
 
 /// Writes the spans that news amount to, each with a comma behind it: that of a client's request, and one for each
