@@ -178,11 +178,9 @@ impl Hub {
         self.core.wants(TRACES)
     }
 
-    /// Whether nobody wants to know of a request but a collector, for whom too many spans wait for there to be room for
-    /// `count` more. Such a request is not traced at all, so that it costs nothing and its `_meta` names no span that
-    /// nobody will see.
-    pub fn is_too_busy_for(&self, count: usize) -> bool {
-        self.core.wanted.load(Ordering::Relaxed) == TRACES && self.core.gathered.spans.refuses(count)
+    /// Whether nobody wants to know of a request but a collector, for whom too many spans wait already.
+    pub fn is_too_busy_for(&self, spans: usize) -> bool {
+        self.core.wanted.load(Ordering::Relaxed) == TRACES && self.core.gathered.spans.refuses(spans)
     }
 
     /// Puts the settings of a configuration in force.
@@ -217,8 +215,12 @@ impl Hub {
     }
 
     /// Begins to follow a client's request. `parent` is the trace context that it brings, raw, with the vendors' part.
+    /// Where there is no room for its spans it is not traced, so that its `_meta` names no span that nobody will see.
     pub fn begin(&self, asked: Inquiry, asker: Asker, parent: (Option<&str>, Option<&str>)) -> Box<Exchange> {
-        let trail = self.traces().then(|| self.core.trail(parent));
+        // What a request names is asked of an upstream, which is another span.
+        let spans = 1 + usize::from(asked.name.is_some());
+        let is_traced = self.traces() && !self.core.gathered.spans.refuses(spans);
+        let trail = is_traced.then(|| self.core.trail(parent));
         Box::new(Exchange::new(self.core.clone(), Moment::now(), asked, asker, trail))
     }
 

@@ -633,6 +633,40 @@ fn a_bad_collector_is_reported_once_and_costs_no_call() {
     }
 }
 
+/// The upstream is told of no span that nobody will see, and of the client's as if there were no tracing.
+#[test]
+fn while_there_is_no_room_for_spans_requests_are_not_traced() {
+    for more in [&[("OTEL_METRICS_EXPORTER", "none")][..], &[]] {
+        let collector = Collector::start(Manners::Silent);
+        let config = dev("dynamic", json!({"a": fake("--with echo")}));
+        let patient = [("OTEL_EXPORTER_OTLP_TIMEOUT", "60000"), ("OTEL_BSP_SCHEDULE_DELAY", "60000")];
+        let mut gateway = traced(Lab::new(), &config, &collector, &[&patient, more].concat());
+        gateway.initialize(VERSION);
+        gateway.open("dev");
+        let own = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let mut told = |meta: Value| -> Value {
+            let id = gateway.post("tools/call", json!({"name": "dev__a__echo", "_meta": meta}));
+            let echoed: Value = serde_json::from_str(&gateway.answer(&id).text()).expect("its parameters");
+            echoed["_meta"]["traceparent"].clone()
+        };
+        assert!(told(json!({})).as_str().is_some_and(|told| told.len() == 55));
+        // Each call has two spans, and at most 2,048 wait.
+        let mut calls = 1;
+        while told(json!({})) != Value::Null {
+            calls += 1;
+            assert!(calls <= 1024, "there is always room");
+        }
+        assert!(calls > 1000, "there was room for {calls} calls only");
+        assert_eq!(told(json!({"traceparent": own})), own);
+        gateway.close();
+        assert!(gateway.wait().success());
+        let stderr = gateway.stderr();
+        let dropped =
+            stderr.split_once(" spans were dropped").and_then(|(before, _)| before.split(' ').next_back());
+        assert!(dropped.and_then(|count| count.parse().ok()) > Some(2 * calls), "{stderr}");
+    }
+}
+
 /// The collector never answers, and may take a minute for that; the end waits for a second. If it waited for longer, it
 /// would be cut off, and nobody would count the spans.
 #[test]
