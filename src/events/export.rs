@@ -4,6 +4,7 @@
 //! nothing else, and is reported once.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -48,6 +49,8 @@ pub(super) struct SpanRoom {
     frame: (String, &'static str),
     /// Notified when many wait, and when the end has come.
     wake: Notify,
+    /// Notified when the end has come.
+    end: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +71,7 @@ impl SpanRoom {
 
     fn new(frame: (String, &'static str)) -> Self {
         let (waiting, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { spans: Mutex::default(), waiting, dropped, frame, wake: Notify::new() }
+        Self { spans: Mutex::default(), waiting, dropped, frame, wake: Notify::new(), end: Notify::new() }
     }
 
     /// Whether so many spans do not fit as things are; then they are dropped.
@@ -188,6 +191,7 @@ impl Exporter {
     pub(super) fn finish(mut self) {
         self.shared.spans.lock().ending = true;
         self.shared.wake.notify_one();
+        self.shared.end.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -209,7 +213,19 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self) {
+    /// Sends until the end has come, and then whatever can be sent in time, that which is under way included.
+    async fn run(self) {
+        let waiting = self.waiting.clone();
+        let mut sent = pin!(self.send());
+        tokio::select! {
+            () = &mut sent => return,
+            () = waiting.end.notified() => {}
+        }
+        // What cannot be sent now is lost, and the number of spans says so.
+        let _ = timeout(LAST_FLUSH, sent).await;
+    }
+
+    async fn send(mut self) {
         let targets = [self.telemetry.traces.take(), self.telemetry.metrics.take()];
         let mut posts = [None, None];
         for (post, target) in posts.iter_mut().zip(targets) {
@@ -253,23 +269,19 @@ impl Sender {
                 next_metrics = now + interval;
             }
         }
-        let rest = async {
-            let spans = async {
-                match &traces {
-                    Some(post) => send_all(post, &waiting).await.err(),
-                    None => None,
-                }
-            };
-            let numbers = async {
-                match &metrics {
-                    Some(post) => post.send(self.metrics_document()).await.err(),
-                    None => None,
-                }
-            };
-            tokio::join!(spans, numbers)
+        let spans = async {
+            match &traces {
+                Some(post) => send_all(post, &waiting).await.err(),
+                None => None,
+            }
         };
-        // What cannot be sent now is lost, and the number of spans says so.
-        let _ = timeout(LAST_FLUSH, rest).await;
+        let numbers = async {
+            match &metrics {
+                Some(post) => post.send(self.metrics_document()).await.err(),
+                None => None,
+            }
+        };
+        tokio::join!(spans, numbers);
     }
 
     async fn post(&mut self, target: Collector) -> Option<Post> {
