@@ -105,9 +105,9 @@ pub(super) type Times = (Duration, Duration);
 fn place(exchange: &Exchange) -> usize {
     let mut hasher = Seeded::default().build_hasher();
     hasher.write_usize(Arc::as_ptr(&exchange.asker.who) as usize);
-    if let Some(name) = &exchange.asked.name {
-        hasher.write(name.as_bytes());
-    }
+    // By `use_tool` all tools are asked for under one name.
+    let own = exchange.errands.only().and_then(|errand| errand.name.as_ref());
+    exchange.asked.name.iter().chain(own).for_each(|name| hasher.write(name.as_bytes()));
     hasher.finish() as usize % REMEMBERED
 }
 
