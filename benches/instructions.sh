@@ -1,7 +1,7 @@
 #!/bin/sh
 # Instructions and allocations that the gateway spends on one small call, against the budget in instructions.txt: a row
 # for each way to address a tool, and for each era that the client and the server speak. `journalled` is a call by
-# registered name with journal and metrics on, all threads counted.
+# registered name with journal and metrics on, `traced` one whose spans go to a collector, all threads counted.
 # Counts do not depend on how busy the machine is, so CI can hold them to a few percent; they do depend on the
 # compiler. Needs valgrind; without it nothing is checked, and that is said. `--write` makes what is measured the budget.
 set -eu

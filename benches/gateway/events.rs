@@ -161,7 +161,7 @@ impl Drop for State {
 }
 
 /// Starts a collector in this process that reads whatever comes and thanks for it. Returns its address.
-fn collector() -> String {
+pub(crate) fn collector() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
     std::thread::spawn(move || {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::client::{Call, Client, Shape};
 use crate::contest::Caller;
+use crate::events;
 use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
 use crate::web::{Server, Session, Visit};
@@ -54,7 +55,7 @@ pub(crate) fn load(
         None => (way, false),
     };
     let way = match addressed {
-        "registered" | "journalled" => Way::Registered,
+        "registered" | "journalled" | "traced" => Way::Registered,
         "use_tool" => Way::Used,
         other => panic!("no such way: {other}"),
     };
@@ -70,7 +71,11 @@ pub(crate) fn load(
         make(Box::new(Visit { server: server.clone(), session }));
         Rc::into_inner(server).expect("the session is over").end();
     } else {
-        let mut client = Client::start(scene::inside("gateway", &file, with)).speaking(client);
+        let mut command = scene::inside("gateway", &file, with);
+        if addressed == "traced" {
+            command.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", events::collector());
+        }
+        let mut client = Client::start(command).speaking(client);
         client.initialize();
         client.request("tools/call", &scene::open(0));
         make(Box::new(client));

@@ -79,6 +79,11 @@ impl Redactor {
         self.with(other.0.pairs.iter().cloned())
     }
 
+    /// Whether both are clones of one redactor.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The text with every known value replaced by its `${NAME}`, in one pass, so that inserted names are
     /// left alone.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -19,7 +19,6 @@ use crate::events::{
     ServerStart, Who, known_method,
 };
 use crate::json::{MemberChange, Node, Raw};
-use crate::protocol::progress::Progress;
 use crate::text::digest::hex;
 use crate::transport::peer::{Answer, CallError, Loss, Lost};
 
@@ -122,13 +121,18 @@ pub fn begin(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply)
 #[cold]
 fn follow(engine: &Engine, method: &str, params: Node<'_>, reply: &mut Reply) {
     let method = known_method(method);
-    let named = match method {
-        "tools/call" | "prompts/get" => params.get("name"),
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => params.get("uri"),
+    let key = match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
         _ => None,
     };
+    // What a request names is asked of an upstream, which is another span.
+    if engine.events.is_too_busy_for(1 + usize::from(key.is_some())) {
+        return;
+    }
+    let named = key.and_then(|key| params.get(key));
     let traces = engine.events.traces();
-    let id = traces.then(|| reply.id().map(|id| (&*id.raw()).into())).flatten();
+    let id = if traces { reply.id() } else { None };
     let name = named.and_then(Node::as_str).map(|name| (&*name).into());
     let asked = Inquiry { method, name, exists: false, id };
     let session = reply.session();
@@ -184,9 +188,12 @@ pub(super) fn sets_out(
     let told = exchange.set_out(server, method, name, (params.raw().len(), arguments))?;
     let is_legacy = |connection: Arc<Connection>| !connection.version().is_modern();
     let stays = reply.modern().is_none() && upstream.connection().is_none_or(is_legacy);
-    Some(match stays && Progress::asked(params).is_none() {
-        true => Context::Meta(with_own(params, told)),
-        false => Context::Params(Raw::own(params.with(&[("_meta", Some(&with_own(params, told)))]))),
+    let own = own_meta(params);
+    let asks = own.is_some_and(|own| own.get("progressToken").is_some());
+    let meta = with_own(own, told);
+    Some(match stays && !asks {
+        true => Context::Meta(meta),
+        false => Context::Params(Raw::own(params.with(&[("_meta", Some(&meta))]))),
     })
 }
 
@@ -240,7 +247,7 @@ impl OwnRequest {
         let Some(errand) = followed else { return Self(None) };
         if let Some(told) = errand.context() {
             let raw = Raw::own(params.as_str());
-            let meta = with_own(raw.root(), told);
+            let meta = with_own(own_meta(raw.root()), told);
             *params = raw.root().with(&[("_meta", Some(&meta))]);
         }
         Self(Some((errand, connection.clone())))
@@ -262,9 +269,14 @@ pub(super) fn of_call_error(error: &CallError) -> ErrorType {
     }
 }
 
-/// The `_meta` of parameters with our place in the trace, which `told` has and nothing else.
-fn with_own(params: Node<'_>, told: String) -> String {
-    let Some(own) = params.get("_meta").filter(|meta| meta.is_object()) else { return told };
+/// The `_meta` of parameters, if they have one.
+fn own_meta(params: Node<'_>) -> Option<Node<'_>> {
+    params.get("_meta").filter(|meta| meta.is_object())
+}
+
+/// A `_meta` with our place in the trace, which `told` has and nothing else.
+fn with_own(own: Option<Node<'_>>, told: String) -> String {
+    let Some(own) = own else { return told };
     let (key, value) = told[1..told.len() - 1].split_once(':').expect("a member");
     own.with(&[(key.trim_matches('"'), Some(value))])
 }

@@ -12,6 +12,7 @@ use super::hub::HubCore;
 use super::trace::Trail;
 use crate::config::{KeptArguments, Redactor};
 use crate::json::{Node, quote};
+use crate::protocol::message::Id;
 use crate::text::short::ShortText;
 
 /// The most bytes of arguments or of a result that are kept.
@@ -74,8 +75,8 @@ pub struct Inquiry {
     pub name: Option<ShortText>,
     /// Whether the tool or the prompt exists.
     pub exists: bool,
-    /// The request's id as JSON, where spans are made.
-    pub id: Option<ShortText>,
+    /// The request's id, where spans are made.
+    pub id: Option<Id>,
 }
 
 /// What stands for everything that would make too many labels.
@@ -153,6 +154,16 @@ impl Errands {
         self.first.iter().chain(&self.more)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    /// The one that there is; `None` if there are none or several.
+    pub fn only(&self) -> Option<&Errand> {
+        self.first.as_ref().filter(|_| self.more.is_empty())
+    }
+
     fn push(&mut self, errand: Errand) {
         match self.first {
             None => self.first = Some(errand),
@@ -171,15 +182,6 @@ impl Errands {
             true => self.first.take_if(is_open),
             false => self.more.pop_if(is_open),
         }
-    }
-}
-
-impl IntoIterator for Errands {
-    type Item = Errand;
-    type IntoIter = std::iter::Chain<std::option::IntoIter<Errand>, std::vec::IntoIter<Errand>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.more)
     }
 }
 
@@ -357,6 +359,13 @@ impl Exchange {
     /// Takes the last request to an upstream out, if it has no answer yet: another exchange will get that.
     pub fn hand_over(&mut self) -> Option<Errand> {
         self.errands.take_open()
+    }
+
+    /// Makes no spans of it any more.
+    pub(super) fn leave_trace(&mut self) {
+        let Errands { first, more } = &mut self.errands;
+        first.iter_mut().chain(more).for_each(|errand| errand.trail = None);
+        self.trail = None;
     }
 
     /// Takes a request to an upstream on that another exchange began.

@@ -4,7 +4,9 @@
 //! nothing else, and is reported once.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -37,47 +39,74 @@ pub(super) struct Exporter {
 }
 
 /// The spans that wait for the thread.
-struct SpanRoom {
+#[derive(Debug)]
+pub(super) struct SpanRoom {
     spans: Mutex<SpanQueue>,
+    /// How many spans wait: from the moment that they have ended, until they are sent.
+    waiting: AtomicUsize,
+    dropped: AtomicU64,
     /// What stands before and behind the spans of a document.
     frame: (String, &'static str),
     /// Notified when many wait, and when the end has come.
     wake: Notify,
+    /// Notified when the end has come.
+    end: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct SpanQueue {
     /// Documents that are ready to be sent, oldest first, and how many spans each brings.
     ready: VecDeque<(Bytes, usize)>,
     /// The next document, without its end.
     next: Vec<u8>,
     in_next: usize,
-    /// How many spans wait, with those that are being sent.
-    waiting: usize,
-    dropped: u64,
     ending: bool,
 }
 
 impl SpanRoom {
-    fn new(frame: (String, &'static str)) -> Self {
-        Self { spans: Mutex::default(), frame, wake: Notify::new() }
+    /// Room for the spans of the gateway that is described so.
+    pub(super) fn for_resource(resource: &[(String, String)]) -> Self {
+        Self::new(otlp::frame(resource))
     }
 
-    /// Adds so many spans, which `write` writes, if there is room for them. Those of a request wait together or not at
-    /// all.
+    fn new(frame: (String, &'static str)) -> Self {
+        let (waiting, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { spans: Mutex::default(), waiting, dropped, frame, wake: Notify::new(), end: Notify::new() }
+    }
+
+    /// Whether so many spans do not fit as things are; then they are dropped.
+    pub(super) fn refuses(&self, count: usize) -> bool {
+        let refuses = self.waiting.load(Ordering::Relaxed) + count > MOST_SPANS;
+        if refuses {
+            self.drop(count);
+        }
+        refuses
+    }
+
+    /// Has so many spans wait from now on, if there is room for them; they are [added](Self::add) later. Those of a
+    /// request wait together or not at all.
+    pub(super) fn reserve(&self, count: usize) -> bool {
+        let fits = |waiting: usize| Some(waiting + count).filter(|waiting| *waiting <= MOST_SPANS);
+        let reserved = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
+        if !reserved {
+            self.drop(count);
+        }
+        reserved
+    }
+
+    fn drop(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Adds so many spans, which wait already, as `write` writes them.
     fn add(&self, count: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let mut spans = self.spans.lock();
         let spans = &mut *spans;
-        if spans.waiting + count > MOST_SPANS {
-            spans.dropped += count as u64;
-            return;
-        }
         if spans.in_next == 0 {
             spans.next.extend_from_slice(self.frame.0.as_bytes());
         }
         write(&mut spans.next);
         spans.in_next += count;
-        spans.waiting += count;
         if spans.in_next >= TOGETHER {
             self.finish_next(spans);
             self.wake.notify_one();
@@ -110,20 +139,20 @@ impl SpanRoom {
         let mut spans = self.spans.lock();
         match taken {
             Err(not_taken) if not_taken.is_passing => return spans.ready.push_front(document),
-            Err(_) => spans.dropped += document.1 as u64,
+            Err(_) => self.drop(document.1),
             Ok(()) => {}
         }
-        spans.waiting -= document.1;
+        self.waiting.fetch_sub(document.1, Ordering::Relaxed);
     }
 }
 
 impl Exporter {
     /// Begins to send what the variables say; `None` if they name no collector.
-    pub(super) fn start(telemetry: &Telemetry, metrics: &Arc<Metrics>) -> Option<Self> {
+    pub(super) fn start(telemetry: &Telemetry, metrics: &Arc<Metrics>, room: &Arc<SpanRoom>) -> Option<Self> {
         if telemetry.traces.is_none() && telemetry.metrics.is_none() {
             return None;
         }
-        let shared = Arc::new(SpanRoom::new(otlp::frame(&telemetry.resource)));
+        let shared = room.clone();
         let sender = Sender {
             waiting: shared.clone(),
             telemetry: telemetry.clone(),
@@ -150,7 +179,7 @@ impl Exporter {
         }
     }
 
-    /// Takes the spans that news amount to. Those that do not fit are dropped, and not even written.
+    /// Takes the spans that news amount to, for which there is room.
     pub(super) fn take(&self, news: &News) {
         let count = otlp::count(news);
         if count > 0 {
@@ -162,11 +191,12 @@ impl Exporter {
     pub(super) fn finish(mut self) {
         self.shared.spans.lock().ending = true;
         self.shared.wake.notify_one();
+        self.shared.end.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let waiting = self.shared.spans.lock();
-        let lost = waiting.dropped + waiting.waiting as u64;
+        let lost =
+            self.shared.dropped.load(Ordering::Relaxed) + self.shared.waiting.load(Ordering::Relaxed) as u64;
         if lost > 0 {
             tracing::warn!("{lost} spans were dropped, because they could not be sent in time");
         }
@@ -183,7 +213,19 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self) {
+    /// Sends until the end has come, and then whatever can be sent in time, that which is under way included.
+    async fn run(self) {
+        let waiting = self.waiting.clone();
+        let mut sent = pin!(self.send());
+        tokio::select! {
+            () = &mut sent => return,
+            () = waiting.end.notified() => {}
+        }
+        // What cannot be sent now is lost, and the number of spans says so.
+        let _ = timeout(LAST_FLUSH, sent).await;
+    }
+
+    async fn send(mut self) {
         let targets = [self.telemetry.traces.take(), self.telemetry.metrics.take()];
         let mut posts = [None, None];
         for (post, target) in posts.iter_mut().zip(targets) {
@@ -227,23 +269,19 @@ impl Sender {
                 next_metrics = now + interval;
             }
         }
-        let rest = async {
-            let spans = async {
-                match &traces {
-                    Some(post) => send_all(post, &waiting).await.err(),
-                    None => None,
-                }
-            };
-            let numbers = async {
-                match &metrics {
-                    Some(post) => post.send(self.metrics_document()).await.err(),
-                    None => None,
-                }
-            };
-            tokio::join!(spans, numbers)
+        let spans = async {
+            match &traces {
+                Some(post) => send_all(post, &waiting).await.err(),
+                None => None,
+            }
         };
-        // What cannot be sent now is lost, and the number of spans says so.
-        let _ = timeout(LAST_FLUSH, rest).await;
+        let numbers = async {
+            match &metrics {
+                Some(post) => post.send(self.metrics_document()).await.err(),
+                None => None,
+            }
+        };
+        tokio::join!(spans, numbers);
     }
 
     async fn post(&mut self, target: Collector) -> Option<Post> {
@@ -303,17 +341,21 @@ mod tests {
         let room = SpanRoom::new(("<".to_owned(), ">"));
         let add = |from: usize, to: usize| {
             for number in from..to {
-                room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+                if room.reserve(2) {
+                    room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+                }
             }
         };
         let counts = || {
-            let spans = room.spans.lock();
-            (spans.waiting, spans.dropped, spans.ready.len())
+            let [waiting, dropped] =
+                [room.waiting.load(Ordering::Relaxed), room.dropped.load(Ordering::Relaxed) as usize];
+            (waiting, dropped, room.spans.lock().ready.len())
         };
         add(0, 1000);
         assert_eq!(counts(), (2000, 0, 3));
+        assert!(!room.refuses(48) && room.refuses(49));
         add(1000, 1500);
-        assert_eq!(counts(), (2048, 952, 4));
+        assert_eq!(counts(), (2048, 1001, 4));
         // Those that are under way need their room: they may come back, and are the first then.
         let first = room.take().expect("there are some");
         assert!(
@@ -321,15 +363,17 @@ mod tests {
             "{first:?}"
         );
         add(1500, 1501);
-        assert_eq!(counts(), (2048, 954, 3));
+        assert_eq!(counts(), (2048, 1003, 3));
         let refused = |is_passing| Err(NotTaken { reason: String::new(), is_passing });
         room.settle(first.clone(), &refused(true));
         assert_eq!(room.take().as_ref(), Some(&first));
+        assert!(room.refuses(1));
         room.settle(first, &Ok(()));
-        assert_eq!(counts(), (1536, 954, 3));
+        assert_eq!(counts(), (1536, 1004, 3));
+        assert!(!room.refuses(1));
         let second = room.take().expect("there are more");
         room.settle(second, &refused(false));
-        assert_eq!(counts(), (1024, 1466, 2));
+        assert_eq!(counts(), (1024, 1516, 2));
         add(1501, 1502);
         let [_, _, last] = [(); 3].map(|()| room.take().expect("the rest"));
         assert_eq!((&*last.0, last.1, room.take()), (&b"<1501a,1501b>"[..], 2, None));

@@ -390,6 +390,18 @@ pub fn face_name(face: FaceKind) -> &'static str {
     }
 }
 
+/// Appends microseconds as milliseconds with three decimals at most.
+pub fn write_ms(out: &mut Vec<u8>, micros: u64) {
+    write_number(out, micros / 1000);
+    let rest = micros % 1000;
+    if rest > 0 {
+        let digits = [rest / 100, rest / 10 % 10, rest % 10].map(|digit| b'0' + digit as u8);
+        let kept = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
+        out.push(b'.');
+        out.extend_from_slice(&digits[..kept]);
+    }
+}
+
 /// Writes the members of a line, each after a comma.
 struct LineWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -432,18 +444,9 @@ impl LineWriter<'_> {
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// Milliseconds with three decimals at most.
     fn ms(&mut self, ms: f64) {
         self.key(key!("ms"));
-        let micros = (ms * 1000.0).round() as u64;
-        write_number(self.out, micros / 1000);
-        let rest = micros % 1000;
-        if rest > 0 {
-            let digits = [rest / 100, rest / 10 % 10, rest % 10].map(|digit| b'0' + digit as u8);
-            let kept = digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
-            self.out.push(b'.');
-            self.out.extend_from_slice(&digits[..kept]);
-        }
+        write_ms(self.out, (ms * 1000.0).round() as u64);
     }
 
     fn who(&mut self, who: &Who) {

@@ -13,10 +13,12 @@ use parking_lot::{Condvar, Mutex};
 
 use super::environment::Telemetry;
 use super::exchange::{Asker, Behalf, Errand, Exchange, Inquiry, Moment, OwnErrand};
-use super::export::Exporter;
+use super::export::{Exporter, SpanRoom};
 use super::happening::{Fact, Happening, ServerPath};
 use super::journal::JournalWriter;
 use super::metrics::Metrics;
+use super::otlp;
+use super::repeats::Repeats;
 use super::trace::{Parent, Trail};
 use super::words;
 use crate::config::locate::FaceKind;
@@ -64,7 +66,14 @@ pub(super) struct HubCore {
     changed: Condvar,
     settings: Mutex<HubSettings>,
     audience: Mutex<Audience>,
+    gathered: Gathered,
+}
+
+/// What is gathered, for whoever asks and for a collector.
+#[derive(Debug)]
+struct Gathered {
     metrics: Arc<Metrics>,
+    spans: Arc<SpanRoom>,
 }
 
 /// What waits for the thread.
@@ -138,7 +147,10 @@ impl Hub {
             changed: Condvar::new(),
             settings: Mutex::default(),
             audience: Mutex::default(),
-            metrics: Arc::new(Metrics::new()),
+            gathered: Gathered {
+                metrics: Arc::new(Metrics::new()),
+                spans: Arc::new(SpanRoom::for_resource(&telemetry.resource)),
+            },
             telemetry,
         });
         if core.telemetry.traces.is_some() {
@@ -166,6 +178,11 @@ impl Hub {
         self.core.wants(TRACES)
     }
 
+    /// Whether nobody wants to know of a request but a collector, for whom too many spans wait already.
+    pub fn is_too_busy_for(&self, spans: usize) -> bool {
+        self.core.wanted.load(Ordering::Relaxed) == TRACES && self.core.gathered.spans.refuses(spans)
+    }
+
     /// Puts the settings of a configuration in force.
     pub fn apply(&self, journal: &Journal, secrets: &Redactor) {
         *self.core.settings.lock() = HubSettings { journal: *journal, secrets: secrets.clone() };
@@ -183,7 +200,7 @@ impl Hub {
 
     /// What was counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.core.metrics
+        &self.core.gathered.metrics
     }
 
     /// Has everything that happens from now on told to a listener, on the hub's thread, until it returns `false`.
@@ -198,8 +215,12 @@ impl Hub {
     }
 
     /// Begins to follow a client's request. `parent` is the trace context that it brings, raw, with the vendors' part.
+    /// Where there is no room for its spans it is not traced, so that its `_meta` names no span that nobody will see.
     pub fn begin(&self, asked: Inquiry, asker: Asker, parent: (Option<&str>, Option<&str>)) -> Box<Exchange> {
-        let trail = self.traces().then(|| self.core.trail(parent));
+        // What a request names is asked of an upstream, which is another span.
+        let spans = 1 + usize::from(asked.name.is_some());
+        let is_traced = self.traces() && !self.core.gathered.spans.refuses(spans);
+        let trail = is_traced.then(|| self.core.trail(parent));
         Box::new(Exchange::new(self.core.clone(), Moment::now(), asked, asker, trail))
     }
 
@@ -302,8 +323,23 @@ impl HubCore {
         }
     }
 
+    /// Has the spans of news wait for the collector. Those that do not fit are taken out; `false` if nothing is left then
+    /// that anybody wants to know.
+    fn makes_room(&self, news: &mut News) -> bool {
+        let count = otlp::count(news);
+        if count == 0 || self.gathered.spans.reserve(count) {
+            return true;
+        }
+        match news {
+            News::Exchange(exchange) => exchange.leave_trace(),
+            News::Errand(errand, _) => errand.trail = None,
+            News::Fact(..) => {}
+        }
+        self.wanted.load(Ordering::Relaxed) != TRACES
+    }
+
     /// Takes news for the thread. What does not fit is dropped, since whoever tells must not wait.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn tell(&self, mut news: News) {
         let bytes = match &news {
             News::Exchange(exchange) => {
                 let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
@@ -314,6 +350,9 @@ impl HubCore {
         let mut queue = self.queue.lock();
         if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {
             queue.dropped += 1;
+            return;
+        }
+        if !self.makes_room(&mut news) {
             return;
         }
         queue.bytes += bytes;
@@ -327,7 +366,8 @@ impl HubCore {
     fn run(self: Arc<Self>) {
         let mut outlets = Outlets {
             journal: self.directory.clone().map(JournalWriter::new),
-            exporter: Exporter::start(&self.telemetry, &self.metrics),
+            exporter: Exporter::start(&self.telemetry, &self.gathered.metrics, &self.gathered.spans),
+            repeats: Repeats::default(),
         };
         let (mut dropped, mut news) = (0, Vec::new());
         loop {
@@ -367,17 +407,18 @@ impl HubCore {
         let settings = self.settings.lock().clone();
         let mut lines = Vec::new();
         let by = (self.face, std::process::id());
-        let (journal, live) = (self.wants(JOURNAL), self.wants(LIVE));
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        let [journal, metrics, live] = [JOURNAL, METRICS, LIVE].map(|bit| wanted & bit != 0);
+        outlets.repeats.under(wanted & (JOURNAL | METRICS), &settings.secrets);
         for news in news {
-            if self.wants(METRICS) {
-                self.metrics.note(&news);
-            }
             if let Some(exporter) = &outlets.exporter {
                 exporter.take(&news);
             }
-            if journal || live {
-                words::happenings(news, by, &settings.secrets, |happening| {
-                    if journal {
+            let repeated = outlets.repeats.tell(&news, &mut lines);
+            let (writes, length) = (journal && repeated.is_none(), lines.len());
+            if writes || live {
+                words::happenings(&news, by, &settings.secrets, |happening| {
+                    if writes {
                         happening.write(&mut lines);
                         lines.push(b'\n');
                     }
@@ -385,6 +426,14 @@ impl HubCore {
                         self.announce(happening);
                     }
                 });
+            }
+            match repeated {
+                Some((Some(places), times)) => self.gathered.metrics.note_again(places, times),
+                Some((None, _)) => {}
+                None => {
+                    let places = if metrics { self.gathered.metrics.note(&news) } else { None };
+                    outlets.repeats.remember(news, places, &lines[length..]);
+                }
             }
         }
         if let Some(writer) = outlets.journal.as_mut().filter(|_| !lines.is_empty()) {
@@ -406,6 +455,7 @@ impl HubCore {
 struct Outlets {
     journal: Option<JournalWriter>,
     exporter: Option<Exporter>,
+    repeats: Repeats,
 }
 
 #[cfg(test)]

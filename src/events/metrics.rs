@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::exchange::{Errand, Exchange, Network, OTHER};
 use super::happening::{ErrorType, Fact, ServerPath};
 use super::hub::News;
+use super::repeats::Times;
 use super::words::own_name;
 use crate::hash::{HashMap, Seeded};
 
@@ -48,11 +49,16 @@ struct Counters {
 /// The histograms of one metric, by their labels.
 #[derive(Debug, Default)]
 struct Family {
-    series: HashMap<u64, Vec<(Labels<'static>, Histogram)>>,
+    series: Vec<(Labels<'static>, Histogram)>,
+    /// Where series stand, by the hash of their labels.
+    places: HashMap<u64, Vec<usize>>,
     names: HashSet<(Option<ServerPath>, Box<str>), Seeded>,
     prompts: HashSet<(Option<ServerPath>, Box<str>), Seeded>,
     codes: HashSet<i64, Seeded>,
 }
+
+/// Where a client's request is counted, and the request to an upstream that it caused.
+pub(super) type Places = (usize, Option<usize>);
 
 /// The labels of a series. Those that are empty are not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,10 +184,18 @@ impl Labels<'_> {
 }
 
 impl Family {
-    fn note(&mut self, mut labels: Labels<'_>, time: Duration) {
-        // Most calls were made before: then their labels are known, and within bounds.
-        if let Some(histogram) = self.find(&labels) {
-            return histogram.add(time);
+    /// Counts a request, and says which series has it now.
+    fn note(&mut self, labels: Labels<'_>, time: Duration) -> usize {
+        let place = self.place(labels);
+        self.series[place].1.add(time);
+        place
+    }
+
+    /// Where the series with these labels stands, which is new unless it was there before.
+    fn place(&mut self, mut labels: Labels<'_>) -> usize {
+        // What was seen before is within bounds.
+        if let Some(place) = self.find(&labels) {
+            return place;
         }
         bound(&mut self.names, MOST_NAMES, &labels.server, &mut labels.tool);
         bound(&mut self.prompts, MOST_NAMES, &labels.server, &mut labels.prompt);
@@ -191,22 +205,22 @@ impl Family {
         {
             (labels.error, labels.other_error) = (Some(ErrorType::Code(0)), true);
         }
-        if let Some(histogram) = self.find(&labels) {
-            return histogram.add(time);
+        if let Some(place) = self.find(&labels) {
+            return place;
         }
-        let mut histogram = Histogram::default();
-        histogram.add(time);
-        let place = Seeded::default().hash_one(&labels);
-        self.series.entry(place).or_default().push((labels.into_owned(), histogram));
+        let place = self.series.len();
+        self.places.entry(Seeded::default().hash_one(&labels)).or_default().push(place);
+        self.series.push((labels.into_owned(), Histogram::default()));
+        place
     }
 
-    fn find(&mut self, labels: &Labels<'_>) -> Option<&mut Histogram> {
-        let same = self.series.get_mut(&Seeded::default().hash_one(labels))?;
-        same.iter_mut().find(|(known, _)| known == labels).map(|(_, histogram)| histogram)
+    fn find(&self, labels: &Labels<'_>) -> Option<usize> {
+        let same = self.places.get(&Seeded::default().hash_one(labels))?;
+        same.iter().copied().find(|place| self.series[*place].0 == *labels)
     }
 
     fn all(&self) -> Vec<(Labels<'static>, Histogram)> {
-        let mut all: Vec<_> = self.series.values().flatten().cloned().collect();
+        let mut all = self.series.clone();
         all.sort_by_cached_key(|(labels, _)| labels.pairs());
         all
     }
@@ -253,24 +267,37 @@ impl Metrics {
         Self { counted: Mutex::default(), begun }
     }
 
-    /// Counts what happened.
-    pub(super) fn note(&self, news: &News) {
+    /// Counts what happened. Says where a client's request is counted, and the last request to an upstream that it
+    /// caused.
+    pub(super) fn note(&self, news: &News) -> Option<Places> {
         let mut counted = self.counted.lock();
+        let client = |counted: &mut Counters, errand: &Errand| {
+            counted.client.note(of_errand(errand), errand.took.unwrap_or_default())
+        };
         match news {
             News::Exchange(exchange) => {
-                counted.server.note(of_exchange(exchange), exchange.took);
-                for errand in exchange.errands.iter() {
-                    counted.client.note(of_errand(errand), errand.took.unwrap_or_default());
-                }
+                let server = counted.server.note(of_exchange(exchange), exchange.took);
+                return Some((
+                    server,
+                    exchange.errands.iter().map(|errand| client(&mut counted, errand)).last(),
+                ));
             }
-            News::Errand(errand, _) => {
-                counted.client.note(of_errand(errand), errand.took.unwrap_or_default())
-            }
+            News::Errand(errand, _) => drop(client(&mut counted, errand)),
             News::Fact(_, Fact::Start(start)) => {
                 counted.lives.entry(start.server.clone()).or_default().0 += 1
             }
             News::Fact(_, Fact::Crash(end)) => counted.lives.entry(end.server.clone()).or_default().1 += 1,
             News::Fact(..) => {}
+        }
+        None
+    }
+
+    /// Counts a request that is like one before, which is counted in these places.
+    pub(super) fn note_again(&self, (server, client): Places, (took, errand): Times) {
+        let mut counted = self.counted.lock();
+        counted.server.series[server].1.add(took);
+        if let Some(client) = client {
+            counted.client.series[client].1.add(errand);
         }
     }
 

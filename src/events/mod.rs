@@ -25,6 +25,7 @@ pub mod journal;
 pub mod metrics;
 mod otlp;
 mod redact;
+mod repeats;
 mod tally;
 mod trace;
 mod words;
@@ -34,7 +35,7 @@ pub use self::exchange::{
 };
 pub use self::happening::{
     AnsweredCall, CallOutcome, ErrorType, Fact, Happening, Millis, Reread, ServerEnd, ServerFailure,
-    ServerPath, ServerStart, Subject, Who,
+    ServerPath, ServerStart, Subject, Who, write_ms,
 };
 pub use self::hub::Hub;
 pub use self::journal::{JournalLine, JournalReader};

@@ -12,7 +12,7 @@ use super::metrics::{BUCKETS, Histogram, Labels, Metrics};
 use super::trace::Trail;
 use super::words::own_name;
 use crate::json::write_string;
-use crate::protocol::message::write_number;
+use crate::protocol::message::{Id, write_number};
 use crate::text::digest::write_hex;
 
 /// What stands before the value of an attribute.
@@ -92,11 +92,15 @@ fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     let (asked, asker) = (&exchange.asked, &exchange.asker);
     let mut span = SpanWriter { out, method: asked.method, error: exchange.error };
     span.begin(trail, SERVER, asked.name.as_deref().unwrap_or_default(), exchange.begun, exchange.took);
-    if let Some(id) = asked.id.as_deref() {
+    match &asked.id {
+        Some(Id::Number(id)) => span.number(key!("jsonrpc.request.id"), *id),
         // A text is shown without its quotes.
-        let id =
-            if id.starts_with('"') { serde_json::from_str(id).unwrap_or_default() } else { Cow::from(id) };
-        span.attribute(key!("jsonrpc.request.id"), &id);
+        Some(Id::Text(id)) if id.starts_with('"') => {
+            let id: Cow<'_, str> = serde_json::from_str(id).unwrap_or_default();
+            span.attribute(key!("jsonrpc.request.id"), &id);
+        }
+        Some(Id::Text(id)) => span.attribute(key!("jsonrpc.request.id"), id),
+        None => {}
     }
     span.attribute(key!("mcp.protocol.version"), asker.version);
     span.attribute(key!("mcp.session.id"), &asker.who.session);
@@ -112,10 +116,7 @@ fn write_errand(out: &mut Vec<u8>, errand: &Errand, session: &str) {
     span.begin(trail, CLIENT, &own, errand.begun, errand.took.unwrap_or_default());
     if let Some(by) = by {
         if let Some(id) = by.id {
-            span.plain(key!("jsonrpc.request.id"));
-            span.plain("\"");
-            write_number(span.out, id);
-            span.plain("\"}},");
+            span.number(key!("jsonrpc.request.id"), id);
         }
         span.attribute(key!("mcp.protocol.version"), by.version);
         span.attribute(key!("network.transport"), by.network.as_str());
@@ -201,6 +202,14 @@ impl SpanWriter<'_> {
             write_string(self.out, value);
             self.plain("}},");
         }
+    }
+
+    /// Adds an attribute whose value is the text of a number, and a comma.
+    fn number(&mut self, key: &'static str, value: u64) {
+        self.plain(key);
+        self.plain("\"");
+        write_number(self.out, value);
+        self.plain("\"}},");
     }
 
     /// Writes the rest, and a comma.

@@ -15,30 +15,30 @@ use crate::json::write_string;
 /// Hands each happening that the news amount to on, in order. `secrets` are those of the configuration; what an
 /// upstream knows besides is hidden as well.
 pub(super) fn happenings(
-    news: News,
+    news: &News,
     (face, pid): (FaceKind, u32),
     secrets: &Redactor,
     mut hand_on: impl FnMut(Happening),
 ) {
     match news {
         News::Fact(began, fact) => {
-            hand_on(Happening { time: began.millis(), face, pid, fact: redacted(fact, secrets) });
+            hand_on(Happening { time: began.millis(), face, pid, fact: redacted(fact.clone(), secrets) });
         }
         // The journal tells of what clients asked for.
         News::Errand(..) => {}
         News::Exchange(exchange) => {
             let Exchange { begun, asker, opens, errands, took, error, .. } = exchange;
             let who = hidden(&asker.who, secrets);
-            if let Some(group) = opens {
+            if let Some(group) = opens.clone() {
                 // An upstream's `isError` is the only tool error that a call knows; an opening that failed is ours.
-                let outcome = match CallOutcome::of(error) {
+                let outcome = match CallOutcome::of(*error) {
                     CallOutcome::ToolError => CallOutcome::Error,
                     outcome => outcome,
                 };
-                let fact = Fact::Open(AnsweredOpen { who: who.clone(), group, ms: ms(took), outcome });
+                let fact = Fact::Open(AnsweredOpen { who: who.clone(), group, ms: ms(*took), outcome });
                 hand_on(Happening { time: begun.millis(), face, pid, fact });
             }
-            for errand in errands {
+            for errand in errands.iter() {
                 let time = errand.begun.millis();
                 if let Some(call) = call(errand, &who, secrets) {
                     hand_on(Happening { time, face, pid, fact: Fact::Call(call) });
@@ -48,9 +48,9 @@ pub(super) fn happenings(
     }
 }
 
-fn call(errand: Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCall> {
+fn call(errand: &Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCall> {
     let secrets = errand.by.as_ref().map_or(secrets, |by| &by.secrets);
-    let name = || own_name(&errand, Some(secrets)).into();
+    let name = || own_name(errand, Some(secrets)).into();
     let subject = match errand.method {
         "tools/call" => Subject::Tool(name()),
         "resources/read" => Subject::Resource(name()),
@@ -58,10 +58,11 @@ fn call(errand: Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCa
         _ => return None,
     };
     let who = hidden(who, secrets);
-    let [arguments, result] = errand.kept.map(|kept| kept.map(|kept| shown(&kept, secrets)));
+    let [arguments, result] =
+        errand.kept.each_ref().map(|kept| kept.as_ref().map(|kept| shown(kept, secrets)));
     Some(AnsweredCall {
         who,
-        server: errand.server,
+        server: errand.server.clone(),
         subject,
         ms: ms(errand.took.unwrap_or_default()),
         outcome: CallOutcome::of(errand.error),

@@ -18,10 +18,16 @@ pub fn rfc3339_millis(millis: u64) -> String {
 /// Appends the millisecond of Unix time as a date.
 pub fn write_millis(out: &mut Vec<u8>, millis: u64) {
     write_seconds(out, millis / 1000);
+    write_rest(out, millis);
+}
+
+/// Appends what stands behind the seconds in a date: the milliseconds, and the zone.
+pub fn write_rest(out: &mut Vec<u8>, millis: u64) {
     out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z']);
 }
 
-fn write_seconds(out: &mut Vec<u8>, seconds: u64) {
+/// Appends the second of Unix time as a date, without its zone.
+pub fn write_seconds(out: &mut Vec<u8>, seconds: u64) {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Counting years from March makes a leap day the last day: H. Hinnant, "chrono-compatible date
     // algorithms".

@@ -32,11 +32,25 @@ impl Deref for ShortText {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Held::InPlace(length, bytes) => {
-                std::str::from_utf8(&bytes[..usize::from(*length)]).expect("it was a text before")
-            }
+            Held::InPlace(..) => std::str::from_utf8(self.as_bytes()).expect("it was a text before"),
             Held::Apart(text) => text,
         }
+    }
+}
+
+impl ShortText {
+    /// Its bytes, which need no second look.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Held::InPlace(length, bytes) => &bytes[..usize::from(*length)],
+            Held::Apart(text) => text.as_bytes(),
+        }
+    }
+}
+
+impl PartialEq for ShortText {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
     }
 }
 

@@ -34,6 +34,70 @@ fn the_console_keeps_its_promises_in_a_browser() {
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
 }
 
+/// Lasts a minute, because that is what is promised. Nobody waits longer for it than for the browser.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_the_console_started_ends_60_s_after_its_last_use() {
+    use std::io::{BufRead, BufReader};
+    use std::time::{Duration, Instant};
+
+    use crate::client::Web;
+    use crate::harness::{Gateway, fake};
+
+    let mut config = dev("proxy", serde_json::json!({"a": fake("--with echo")}));
+    config["journal"] = true.into();
+    // What the server offers is remembered, so that the console lists it.
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    let lab = gateway.finish();
+    let mut command = lab.command();
+    command.args(["console", "--no-open"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", &lab.dir);
+    let mut running = Running(command.spawn().expect("it is built"));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
+    let (at, key) = line.trim_end().split_once("/console#key=").expect("an address");
+    let mut web = Web::new(at.strip_prefix("http://").expect("an address"));
+    let key = format!("Authorization: Bearer {key}\r\n");
+    let mut ask = |method: &str, path: &str, body: &str| -> serde_json::Value {
+        web.path = format!("/console/api{path}");
+        let answer = web.exchange(method, &key, body);
+        serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{path}: {}", answer.body))
+    };
+    let journal = || -> Vec<serde_json::Value> {
+        let files = std::fs::read_dir(lab.dir.join("xdg-state/mcp-workbench/journal")).expect("it is kept");
+        let texts =
+            files.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("it is ours"));
+        let text: String = texts.collect();
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        lines.filter(|line: &serde_json::Value| line["pid"] == running.0.id()).collect()
+    };
+    let wait = |kind: &str, count: usize, most: Duration| {
+        let end = Instant::now() + most;
+        while journal().iter().filter(|line| line["kind"] == kind).count() < count {
+            assert!(Instant::now() < end, "not {count} times {kind}: {:#?}", journal());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Instant::now()
+    };
+    let id = ask("GET", "/tools", "")["tools"][0]["id"].clone();
+    let call = serde_json::json!({"id": id, "arguments": {"text": "hello"}}).to_string();
+    assert_eq!(journal(), Vec::<serde_json::Value>::new(), "looking starts no server");
+    assert_eq!(ask("POST", "/call", &call)["outcome"], "ok");
+    // The second use is the last one, and comes late enough to tell them apart.
+    std::thread::sleep(Duration::from_secs(8));
+    let last_use = Instant::now();
+    assert_eq!(ask("POST", "/call", &call)["outcome"], "ok");
+    let ended = wait("end", 1, Duration::from_secs(60) + DEADLINE);
+    assert!(ended - last_use >= Duration::from_secs(60), "after {:?}", ended - last_use);
+    let kinds: Vec<_> = journal().iter().map(|line| line["kind"].clone()).collect();
+    assert_eq!(kinds, ["start", "call", "call", "end"], "it runs on for both calls");
+    assert_eq!(ask("POST", "/call", &call)["outcome"], "ok", "and it starts again");
+    wait("start", 2, DEADLINE);
+    signal(running.0.id(), "INT");
+    assert!(running.0.wait().expect("it is ours").success());
+}
+
 /// A verb that runs until somebody ends it.
 #[cfg(target_os = "linux")]
 struct Running(Child);

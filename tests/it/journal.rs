@@ -341,6 +341,55 @@ fn toolman_has_namespaces_and_both_faces_write_to_one_place() {
     }
 }
 
+#[test]
+fn the_directory_stays_within_its_limit() {
+    let mut config = journalled(dev("proxy", json!({"a": fake("--with echo")})));
+    (config["journalLimit"], config["journalArguments"]) = (json!(1), json!("full"));
+    let mut gateway = Gateway::start(config);
+    gateway.open("dev");
+    // Each line has more than 40 kB, so that many files begin.
+    for number in 0..60 {
+        gateway.use_tool("a", "echo", json!({"number": number, "text": "x".repeat(20_000)})).text();
+    }
+    let lab = gateway.finish();
+    let lengths: Vec<_> =
+        files(&lab).iter().map(|file| fs::metadata(file).expect("it is there").len()).collect();
+    assert!(lengths.len() > 4 && lengths.iter().all(|length| *length <= 125_000), "{lengths:?}");
+    assert!((750_000..=1_000_000).contains(&lengths.iter().sum::<u64>()), "{lengths:?}");
+    let numbers: Vec<_> = of_kind(&lab, "call")
+        .iter()
+        .map(|call| call["arguments"]["number"].as_u64().expect("a number"))
+        .collect();
+    assert!(numbers.is_sorted() && numbers.last() == Some(&59), "the oldest are gone: {numbers:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_state_directory_of_its_own_it_stands_in_the_users() {
+    let mut lab = Lab::new();
+    let config = journalled(dev("proxy", json!({"a": fake("--with echo")})));
+    lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+    // The specification has an empty variable count as none.
+    for (state, calls) in [(None, 1), (Some(""), 2)] {
+        let mut gateway = Gateway::run_in(lab, &gateway_path(), |command| {
+            match state {
+                None => command.env_remove("XDG_STATE_HOME"),
+                Some(state) => command.env("XDG_STATE_HOME", state),
+            };
+        });
+        gateway.initialize(VERSION);
+        gateway.open("dev");
+        gateway.use_tool("a", "echo", "{}").text();
+        lab = gateway.finish();
+        assert!(lab.dir.join(".local/state/mcp-workbench/journal").is_dir());
+        assert!(!lab.dir.join("xdg-state/mcp-workbench/journal").exists());
+        let mut log = lab.command();
+        log.args(["log", "--kind", "call"]).env_remove("XDG_STATE_HOME");
+        let shown = String::from_utf8(log.output().expect("it is built").stdout).expect("UTF-8");
+        assert_eq!(shown.lines().count(), calls, "{shown}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn files_are_private_and_a_killed_gateway_loses_little() {

@@ -110,6 +110,32 @@ fn prometheus_reads_what_was_answered() {
 }
 
 /// A failure has one name, wherever it is told: in the metrics and in the journal.
+/// A machine with other work may need longer now and then, but not every time.
+#[test]
+fn what_was_answered_is_counted_within_200_ms() {
+    let host = host(dev("dynamic", json!({"a": fake("--with echo")})), true);
+    let mut client = host.client(Era::Legacy);
+    client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).text();
+    let tries = (1..=50).map(|calls| {
+        client.call("dev__a__echo", "{}").text();
+        let answered = Instant::now();
+        let labels = r#"mcp_method_name="tools/call",gen_ai_tool_name="dev__a__echo""#;
+        let count = format!("mcp_server_operation_duration_seconds_count{{{labels},");
+        let is_counted = |line: &str| line.starts_with(&count) && line.ends_with(&format!(" {calls}"));
+        while !scrape(&host, "Accept: text/plain\r\n").body.lines().any(is_counted) {
+            assert!(answered.elapsed() < DEADLINE, "it is never counted");
+        }
+        answered.elapsed()
+    });
+    let tries: Vec<_> = tries
+        .scan(false, |done, took| {
+            let before = std::mem::replace(done, took < Duration::from_millis(200));
+            (!before).then_some(took)
+        })
+        .collect();
+    assert!(tries.iter().any(|took| *took < Duration::from_millis(200)), "{tries:?}");
+}
+
 #[test]
 fn every_way_to_fail_has_its_name() {
     let mut hasty = fake("--with slow");
@@ -604,6 +630,40 @@ fn a_bad_collector_is_reported_once_and_costs_no_call() {
         assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
         let reports = gateway.stderr().matches("the collector of OpenTelemetry").count();
         assert_eq!(reports, 1, "{}", gateway.stderr());
+    }
+}
+
+/// The upstream is told of no span that nobody will see, and of the client's as if there were no tracing.
+#[test]
+fn while_there_is_no_room_for_spans_requests_are_not_traced() {
+    for more in [&[("OTEL_METRICS_EXPORTER", "none")][..], &[]] {
+        let collector = Collector::start(Manners::Silent);
+        let config = dev("dynamic", json!({"a": fake("--with echo")}));
+        let patient = [("OTEL_EXPORTER_OTLP_TIMEOUT", "60000"), ("OTEL_BSP_SCHEDULE_DELAY", "60000")];
+        let mut gateway = traced(Lab::new(), &config, &collector, &[&patient, more].concat());
+        gateway.initialize(VERSION);
+        gateway.open("dev");
+        let own = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let mut told = |meta: Value| -> Value {
+            let id = gateway.post("tools/call", json!({"name": "dev__a__echo", "_meta": meta}));
+            let echoed: Value = serde_json::from_str(&gateway.answer(&id).text()).expect("its parameters");
+            echoed["_meta"]["traceparent"].clone()
+        };
+        assert!(told(json!({})).as_str().is_some_and(|told| told.len() == 55));
+        // Each call has two spans, and at most 2,048 wait.
+        let mut calls = 1;
+        while told(json!({})) != Value::Null {
+            calls += 1;
+            assert!(calls <= 1024, "there is always room");
+        }
+        assert!(calls > 1000, "there was room for {calls} calls only");
+        assert_eq!(told(json!({"traceparent": own})), own);
+        gateway.close();
+        assert!(gateway.wait().success());
+        let stderr = gateway.stderr();
+        let dropped =
+            stderr.split_once(" spans were dropped").and_then(|(before, _)| before.split(' ').next_back());
+        assert!(dropped.and_then(|count| count.parse().ok()) > Some(2 * calls), "{stderr}");
     }
 }
 

@@ -20,7 +20,7 @@ pub fn directory(state: &Path) -> PathBuf {
 }
 
 /// The files of a directory, oldest first; none if there is no such directory.
-fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

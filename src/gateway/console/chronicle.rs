@@ -10,7 +10,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::door::Pass;
-use crate::events::{AnsweredCall, Fact, Happening, Millis, ServerPath, Subject};
+use crate::events::{AnsweredCall, Fact, Happening, Millis, ServerPath, Subject, write_ms};
+use crate::json::write_string;
+use crate::protocol::message::write_number;
 
 /// How many calls are kept.
 const CALLS: usize = 500;
@@ -25,11 +27,14 @@ const COUNTED: usize = 2000;
 /// How many of the busiest and of the slowest tools are shown.
 const TOP: usize = 5;
 
+/// A call with its number.
+pub(super) type NumberedCall = (u64, Arc<Happening>);
+
 /// What has happened.
 #[derive(Default)]
 pub(super) struct Chronicle {
     /// The last calls, each with its number.
-    calls: VecDeque<(u64, Arc<Happening>)>,
+    calls: VecDeque<NumberedCall>,
     /// The number of the next call.
     next: u64,
     groups: BTreeMap<Arc<str>, GroupRecord>,
@@ -85,25 +90,30 @@ struct Second {
     spread: Spread,
 }
 
-/// How long calls took: how many of them in each step of an eighth of an octave.
+/// How long calls took: the steps of an eighth of an octave in which some ended, in order, and how many did.
 #[derive(Default, Clone)]
-struct Spread(BTreeMap<u8, u32>);
+struct Spread(Vec<(u8, u32)>);
 
 impl Spread {
     fn add(&mut self, ms: f64) {
         let step = ((ms.max(1.0 / 16.0).log2() + 4.0) * 8.0).round();
-        *self.0.entry(step as u8).or_default() += 1;
+        self.count(step as u8, 1);
     }
 
     fn merge(&mut self, other: &Self) {
-        for (step, count) in &other.0 {
-            *self.0.entry(*step).or_default() += count;
+        other.0.iter().for_each(|(step, count)| self.count(*step, *count));
+    }
+
+    fn count(&mut self, step: u8, count: u32) {
+        match self.0.binary_search_by_key(&step, |(step, _)| *step) {
+            Ok(place) => self.0[place].1 += count,
+            Err(place) => self.0.insert(place, (step, count)),
         }
     }
 
     /// The time that this part of all calls did not exceed.
     fn percentile(&self, part: f64) -> Option<f64> {
-        let total: u64 = self.0.values().map(|count| u64::from(*count)).sum();
+        let total: u64 = self.0.iter().map(|(_, count)| u64::from(*count)).sum();
         let wanted = (total as f64 * part).ceil().max(1.0) as u64;
         let mut seen = 0;
         let step = self.0.iter().find_map(|(step, count)| {
@@ -163,19 +173,16 @@ impl Chronicle {
     }
 
     /// The calls from this number on that may be seen. `None`: some of them are no longer kept.
-    pub(super) fn calls_from(&self, number: u64, pass: &Pass) -> Option<Vec<Value>> {
+    pub(super) fn calls_from(&self, number: u64, pass: &Pass) -> Option<Vec<NumberedCall>> {
         let first = self.calls.front().map_or(self.next, |(number, _)| *number);
         (number >= first).then(|| self.calls_seen(number, pass))
     }
 
     /// The calls that are kept, from this number on.
-    pub(super) fn calls_seen(&self, number: u64, pass: &Pass) -> Vec<Value> {
+    pub(super) fn calls_seen(&self, number: u64, pass: &Pass) -> Vec<NumberedCall> {
         let skipped = self.calls.partition_point(|(own, _)| *own < number);
-        let calls = self.calls.iter().skip(skipped).filter_map(|(number, happening)| match &happening.fact {
-            Fact::Call(call) if pass.admits(&call.server.group) => Some(call_row(*number, happening, call)),
-            _ => None,
-        });
-        calls.collect()
+        let may_see = |happening: &Happening| happening.server().is_some_and(|of| pass.admits(&of.group));
+        self.calls.iter().skip(skipped).filter(|(_, happening)| may_see(happening)).cloned().collect()
     }
 
     /// The call with this number.
@@ -217,21 +224,23 @@ impl Chronicle {
             servers.fold((0, 0), |(calls, errors), server| (calls + server.calls, errors + server.errors));
         let tools = self.seen_by(pass).flat_map(|(group, record)| {
             record.tools.iter().filter_map(move |((server, tool), known)| {
-                let (p50, p95) = (known.spread.percentile(0.5)?, known.spread.percentile(0.95)?);
-                let row = json!({
-                    "group": &**group, "server": &**server, "tool": tool,
-                    "calls": known.calls, "errors": known.errors, "p50": p50, "p95": p95,
-                });
-                Some((row, known.calls, p95, (group, server, tool)))
+                Some((known, known.spread.percentile(0.95)?, (group, server, tool)))
             })
         });
-        let mut tools: Vec<_> = tools.collect();
-        tools.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.3.cmp(&other.3)));
-        let top = |tools: &[(Value, u64, f64, _)]| -> Vec<Value> {
-            tools.iter().take(TOP).map(|(row, ..)| row.clone()).collect()
+        type Counted<'a> = (&'a ToolRecord, f64, (&'a Arc<str>, &'a Arc<str>, &'a Box<str>));
+        let mut tools: Vec<Counted<'_>> = tools.collect();
+        let top = |tools: &[Counted<'_>]| -> Vec<Value> {
+            let row = |(known, p95, (group, server, tool)): &Counted<'_>| {
+                json!({
+                    "group": &***group, "server": &***server, "tool": tool, "calls": known.calls,
+                    "errors": known.errors, "p50": known.spread.percentile(0.5), "p95": p95,
+                })
+            };
+            tools.iter().take(TOP).map(row).collect()
         };
+        tools.sort_by(|one, other| other.0.calls.cmp(&one.0.calls).then_with(|| one.2.cmp(&other.2)));
         let busy = top(&tools);
-        tools.sort_by(|one, other| other.2.total_cmp(&one.2).then_with(|| one.3.cmp(&other.3)));
+        tools.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.2.cmp(&other.2)));
         let since = self.seen_by(pass).filter_map(|(_, group)| group.since).min();
         json!({"calls": calls, "errors": errors, "since": since, "busy": busy, "slow": top(&tools)})
     }
@@ -314,29 +323,48 @@ impl GroupRecord {
     }
 }
 
-/// A call as the table shows it.
-fn call_row(number: u64, happening: &Happening, call: &AnsweredCall) -> Value {
-    json!({
-        "n": number,
-        "time": happening.time,
-        "kind": happening.kind(),
-        "client": call.who.client,
-        "group": &*call.server.group,
-        "server": &*call.server.server,
-        "what": call.subject.name(),
-        "outcome": call.outcome.as_str(),
-        "error": call.error.map(|error| error.to_string()),
-        "ms": rounded(call.ms),
-        "sent": call.bytes_in,
-        "size": call.bytes_out,
-    })
+/// Calls as the table shows them, as JSON. They are written by hand, because a busy gateway has hundreds for each look
+/// of each tab, and whoever makes them takes the processor from calls.
+pub(super) fn write_calls(out: &mut Vec<u8>, calls: &[NumberedCall]) {
+    out.push(b'[');
+    for (place, (number, happening)) in calls.iter().enumerate() {
+        let Fact::Call(call) = &happening.fact else { continue };
+        out.extend_from_slice(if place > 0 { b",{\"n\":" } else { b"{\"n\":" });
+        write_number(out, *number);
+        out.extend_from_slice(b",\"time\":");
+        write_number(out, happening.time);
+        for (key, text) in [
+            (&b",\"kind\":"[..], happening.kind()),
+            (b",\"client\":", &call.who.client),
+            (b",\"group\":", &call.server.group),
+            (b",\"server\":", &call.server.server),
+            (b",\"what\":", call.subject.name()),
+            (b",\"outcome\":", call.outcome.as_str()),
+        ] {
+            out.extend_from_slice(key);
+            write_string(out, text);
+        }
+        if let Some(error) = call.error {
+            out.extend_from_slice(b",\"error\":");
+            write_string(out, &error.to_string());
+        }
+        out.extend_from_slice(b",\"ms\":");
+        // The page shows hundredths.
+        write_ms(out, (call.ms * 100.0).round() as u64 * 10);
+        out.extend_from_slice(b",\"sent\":");
+        write_number(out, call.bytes_in);
+        out.extend_from_slice(b",\"size\":");
+        write_number(out, call.bytes_out);
+        out.push(b'}');
+    }
+    out.push(b']');
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::config::locate::FaceKind;
-    use crate::events::{CallOutcome, Who};
+    use crate::events::{CallOutcome, ErrorType, Who};
 
     const ALL: Pass = Pass { groups: None, principal: String::new() };
 
@@ -371,7 +399,8 @@ pub(super) mod tests {
         }
         let pass = only("dev");
         assert_eq!(record.calls_seen(0, &pass).len(), 5);
-        assert!(record.calls_seen(0, &pass).iter().all(|row| row["group"] == "dev"));
+        let is_dev = |call: &NumberedCall| call.1.server().is_some_and(|server| &*server.group == "dev");
+        assert!(record.calls_seen(0, &pass).iter().all(is_dev));
         assert_eq!(record.totals(&pass)["calls"], 5);
         assert_eq!(record.visitors(&pass).len(), 1);
         assert!(record.call(0, &pass).is_some() && record.call(1, &pass).is_none());
@@ -397,7 +426,36 @@ pub(super) mod tests {
         assert_eq!(record.calls_from(record.next() - 3, &ALL).map(|calls| calls.len()), Some(3));
         assert_eq!(record.calls_from(9, &ALL), None);
         assert_eq!(record.calls_seen(0, &ALL).len(), CALLS);
-        assert_eq!(record.calls_seen(0, &ALL)[0]["n"], 10);
+        assert_eq!(record.calls_seen(0, &ALL)[0].0, 10);
+    }
+
+    #[test]
+    fn calls_are_written_as_json() {
+        let mut hostile = (*call(7, "de\"v", 12.345, CallOutcome::Error)).clone();
+        if let Fact::Call(call) = &mut hostile.fact {
+            (call.error, call.subject) = (Some(ErrorType::Code(-1)), Subject::Resource("a\u{202e}\n".into()));
+        }
+        let calls = [(3, call(5, "dev", 0.5, CallOutcome::Ok)), (4, Arc::new(hostile))];
+        let mut written = Vec::new();
+        write_calls(&mut written, &calls);
+        let row = |n, time, kind, group, what, outcome, error: Value, ms| {
+            let mut row = json!({
+                "n": n, "time": time, "kind": kind, "client": "client", "group": group, "server": "server",
+                "what": what, "outcome": outcome, "error": error, "ms": ms, "sent": 1, "size": 2,
+            });
+            if error.is_null() {
+                row.as_object_mut().expect("an object").remove("error");
+            }
+            row
+        };
+        let expected = json!([
+            row(3, 5, "call", "dev", "tool", "ok", Value::Null, 0.5),
+            row(4, 7, "read", "de\"v", "a\u{202e}\n", "error", "-1".into(), 12.35),
+        ]);
+        assert_eq!(serde_json::from_slice::<Value>(&written).expect("JSON"), expected);
+        written.clear();
+        write_calls(&mut written, &[]);
+        assert_eq!(written, b"[]");
     }
 
     #[test]

@@ -43,8 +43,11 @@ use crate::protocol::era::{ClientHello, Version};
 
 /// How the console calls itself where it is a client.
 const CLIENT: &str = "mcp-workbench-console";
-/// How long what was looked up beside the messages may be shown.
+/// How long may be shown what servers offered when they were looked up.
 const FRESH: Duration = Duration::from_secs(1);
+/// The same for the memory of processes. To look at all processes of a machine takes milliseconds, in which calls may wait
+/// for the processor.
+const FRESH_MEMORY: Duration = Duration::from_secs(5);
 /// The time between two looks at the journal.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
@@ -96,9 +99,9 @@ impl<T> Default for Looked<T> {
 }
 
 impl<T> Looked<T> {
-    /// Whether it is time to look again; from then on somebody does.
-    fn is_due(&mut self) -> bool {
-        let is_due = self.begun.is_none_or(|begun| begun.elapsed() >= FRESH);
+    /// Whether what was found is older than this, and it is time to look again; from then on somebody does.
+    fn is_due(&mut self, fresh: Duration) -> bool {
+        let is_due = self.begun.is_none_or(|begun| begun.elapsed() >= fresh);
         if is_due {
             self.begun = Some(Instant::now());
         }
@@ -243,7 +246,7 @@ impl Console {
     fn look(self: &Arc<Self>, houses: &[House], pass: &Pass) -> LookedUp {
         let processes = {
             let mut looked = self.processes.lock();
-            if self.live && looked.is_due() {
+            if self.live && looked.is_due(FRESH_MEMORY) {
                 let console = self.clone();
                 spawn_blocking(move || {
                     let found = Arc::new(ProcessTable::now());
@@ -258,7 +261,7 @@ impl Console {
             outlooks.len() - 1
         });
         let (_, looked) = &mut outlooks[at];
-        if looked.is_due() {
+        if looked.is_due(FRESH) {
             let (console, pass) = (self.clone(), pass.clone());
             let files = self.files(houses, &pass);
             spawn_blocking(move || {

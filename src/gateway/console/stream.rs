@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::chronicle::write_calls;
 use super::door::Pass;
 use super::premises::House;
 use super::{Console, millis, now};
@@ -136,16 +137,21 @@ impl Tab {
     /// Tells of the calls since the last time; of all that are kept if some of those are not. Nobody can read that
     /// many at a time, so then the next `slow` tick is soon enough.
     fn tell_calls(&mut self, out: &mut String, slow: bool) {
-        let record = self.console.record.lock();
-        let news = self.next_call.and_then(|next| record.calls_from(next, &self.pass));
-        let anew = news.is_none();
-        if anew && !slow {
-            return;
-        }
-        let calls = news.unwrap_or_else(|| record.calls_seen(0, &self.pass));
-        self.next_call = Some(record.next());
+        let (anew, calls) = {
+            let record = self.console.record.lock();
+            let news = self.next_call.and_then(|next| record.calls_from(next, &self.pass));
+            let anew = news.is_none();
+            if anew && !slow {
+                return;
+            }
+            self.next_call = Some(record.next());
+            (anew, news.unwrap_or_else(|| record.calls_seen(0, &self.pass)))
+        };
         if anew || !calls.is_empty() {
-            out.push_str(&format!("event: calls\ndata: {}\n\n", json!({"anew": anew, "calls": calls})));
+            let mut written = Vec::new();
+            write_calls(&mut written, &calls);
+            let written = String::from_utf8(written).expect("written from UTF-8 texts");
+            out.push_str(&format!("event: calls\ndata: {{\"anew\":{anew},\"calls\":{written}}}\n\n"));
         }
     }
 }
