@@ -39,7 +39,11 @@ impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
-        let last = rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte));
+        // What is left of a long text is read together with bytes that were mixed already.
+        let last = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte)),
+        };
         self.mix(last ^ (bytes.len() as u64) << 56);
     }
 

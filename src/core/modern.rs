@@ -68,31 +68,31 @@ const LONGEST_META: usize = 2048;
 struct Spoken {
     /// The whole `_meta`, which was checked.
     meta: String,
-    client: Arc<ModernClient>,
-    log_level: Option<usize>,
+    /// What most requests with this `_meta` amount to.
+    call: Arc<ModernCall>,
 }
 
 impl LastModern {
     /// The client that spoke last.
     pub fn last(&self) -> Option<Arc<ModernClient>> {
-        self.0.lock().as_ref().map(|spoken| spoken.client.clone())
+        self.0.lock().as_ref().map(|spoken| spoken.call.client.clone())
     }
 
-    /// The client that sends this `_meta`, and the lowest severity of log messages that it wants.
-    fn client(
+    /// What a request with this `_meta` amounts to, if it is no retry and its result cannot be cached.
+    fn call(
         &self,
         meta: ModernMeta<'_>,
         server: impl FnOnce() -> &'static str,
-    ) -> Result<(Arc<ModernClient>, Option<usize>), Refusal> {
+    ) -> Result<Arc<ModernCall>, Refusal> {
         let mut last = self.0.lock();
         if let Some(spoken) = last.as_ref().filter(|spoken| spoken.meta == meta.raw()) {
-            return Ok((spoken.client.clone(), spoken.log_level));
+            return Ok(spoken.call.clone());
         }
         let (capabilities, log_level) = meta.checked()?;
         let (name, capabilities) = (meta.client_name(), capabilities.raw());
         let is_same = |client: &ModernClient| *client.name == *name && *client.capabilities == *capabilities;
         let (mut known, client) = match last.take() {
-            Some(Spoken { meta, client, .. }) if is_same(&client) => (meta, client),
+            Some(Spoken { meta, call }) if is_same(&call.client) => (meta, call.client.clone()),
             _ => {
                 let version = meta.client_version();
                 (String::new(), Arc::new(ModernClient::new(&name, &version, capabilities, server())))
@@ -101,8 +101,11 @@ impl LastModern {
         known.clear();
         // No object is empty, so nothing equals what was too long to be kept.
         known.push_str(if meta.raw().len() <= LONGEST_META { meta.raw() } else { "" });
-        *last = Some(Spoken { meta: known, client: client.clone(), log_level });
-        Ok((client, log_level))
+        let wants_progress = meta.wants_progress();
+        let call =
+            Arc::new(ModernCall { client, log_level, wants_progress, cacheable: false, is_retry: false });
+        *last = Some(Spoken { meta: known, call: call.clone() });
+        Ok(call)
     }
 }
 
@@ -113,8 +116,8 @@ pub struct ModernCall {
     pub client: Arc<ModernClient>,
     /// The lowest severity of log messages that the client wants; `None` means no messages.
     pub log_level: Option<usize>,
-    /// The client's own raw parameters, if state that the client carries is valid for them only.
-    pub(super) params: Option<Box<str>>,
+    /// Whether the request asks for progress.
+    pub(super) wants_progress: bool,
     /// Whether results of the method say how long they may be cached.
     cacheable: bool,
     /// Whether the request brings answers that were asked for, so that its result is of no use to anybody
@@ -163,17 +166,15 @@ impl ModernCall {
         request: &Request<'_>,
         last: &LastModern,
         server: impl FnOnce() -> &'static str,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Arc<Self>>, Refusal> {
         let Some(meta) = request.meta else { return Ok(None) };
-        let (client, log_level) = last.client(meta, server)?;
+        let call = last.call(meta, server)?;
         let params = request.params.unwrap_or_else(Node::empty);
-        let stateful = matches!(&*request.method, "tools/call" | "prompts/get" | "resources/read");
-        Ok(Some(Self {
-            client,
-            log_level,
-            params: stateful.then(|| params.raw().into()),
-            cacheable: is_cacheable(&request.method),
-            is_retry: params.has_any(&["inputResponses", "requestState"]),
+        let cacheable = is_cacheable(&request.method);
+        let is_retry = params.has_any(&["inputResponses", "requestState"]);
+        Ok(Some(match cacheable || is_retry {
+            true => Arc::new(Self { client: call.client.clone(), cacheable, is_retry, ..*call }),
+            false => call,
         }))
     }
 
@@ -401,7 +402,7 @@ mod tests {
     use crate::protocol::era::tests::ERA_CASES;
     use crate::protocol::message::{Malformed, Message};
 
-    fn read(method: &str, params: &str) -> Result<Option<ModernCall>, Refusal> {
+    fn read(method: &str, params: &str) -> Result<Option<Arc<ModernCall>>, Refusal> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let raw = Raw::read(text).expect("JSON");
         match Message::read(raw.root()) {
@@ -430,7 +431,7 @@ mod tests {
             let call = ModernCall {
                 client: Arc::new(ModernClient::new("", "", "{}", "toolman")),
                 log_level: None,
-                params: None,
+                wants_progress: false,
                 cacheable: true,
                 is_retry,
             };
@@ -471,7 +472,8 @@ mod tests {
             );
             let params = Raw::read(params).unwrap();
             let meta = ModernMeta::read(Some(params.root())).unwrap().expect("it is modern");
-            last.client(meta, || "toolman").ok()
+            let call = last.call(meta, || "toolman").ok()?;
+            Some((call.client.clone(), call.log_level))
         };
         let level = |level: &str| format!(",\"{}\":\"{level}\"", meta::LOG_LEVEL);
         let (first, none) = spoken("2026-07-28", "a", "").expect("it is valid");

@@ -331,8 +331,8 @@ impl<'a> Relay<'a> {
         });
         let deadline = Deadline::new(None, Some(self.engine.settings().question_timeout), None);
         let route = session.route(to.key);
-        let ours = session.peer.reserve();
-        let Some(request) = session.peer.open(ours, question, deadline, on_answer) else { return };
+        let ours = session.peer().reserve();
+        let Some(request) = session.peer().open(ours, question, deadline, on_answer) else { return };
         if !connection.questions.add(&own, ours, session) {
             return refuse(connection, &own, code::INVALID_REQUEST, "Invalid request: this id is in use");
         }
@@ -362,8 +362,8 @@ fn cancelled(connection: &Arc<Connection>, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("requestId").and_then(Id::from_node) else { return };
     let Some((ours, session)) = connection.questions.remove(&id) else { return };
-    if session.peer.forget(ours).is_some() {
-        session.peer.notify("notifications/cancelled", |out| {
+    if session.peer().forget(ours).is_some() {
+        session.peer().notify("notifications/cancelled", |out| {
             params.write_with(out, &[("requestId", Some(&ours.to_string()))]);
         });
     }

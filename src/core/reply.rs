@@ -56,6 +56,8 @@ pub struct Reply {
     /// The request, until it is answered.
     key: Option<Ticket>,
     modern: Option<Arc<ModernCall>>,
+    /// The raw parameters of a modern request, if state that the client carries is valid for them only.
+    params: Option<Box<str>>,
     /// The changes that make an upstream's result one of the client's era.
     level: &'static [MemberChange<'static>],
     /// Whether the state that a retry brings has been opened. Any other state in its place is the upstream's
@@ -67,7 +69,19 @@ pub struct Reply {
 
 impl Reply {
     pub(super) fn new(session: Arc<ClientSession>, key: Ticket, modern: Option<Arc<ModernCall>>) -> Self {
-        Self { session, key: Some(key), modern, level: &[], opened: false, exchange: None }
+        Self { session, key: Some(key), modern, params: None, level: &[], opened: false, exchange: None }
+    }
+
+    /// Keeps the parameters of a modern request whose upstream may ask for more.
+    pub fn keep_params(&mut self, method: &str, params: Node<'_>) {
+        if self.modern.is_some() && matches!(method, "tools/call" | "prompts/get" | "resources/read") {
+            self.params = Some(params.raw().into());
+        }
+    }
+
+    /// The parameters that were kept.
+    pub(super) fn params(&self) -> &str {
+        self.params.as_deref().unwrap_or("{}")
     }
 
     /// Changes the upstream's result in this way when it is relayed.

@@ -33,8 +33,8 @@ use crate::transport::peer::{Lost, Peer};
 pub struct ClientSession {
     /// What the client sees.
     pub workspace: Arc<Workspace>,
-    /// Our requests to the client, which are questions of upstreams.
-    pub peer: Arc<Peer<Question>>,
+    /// Our requests to the client, which are questions of upstreams. Most requests over HTTP ask none.
+    peer: OnceLock<Arc<Peer<Question>>>,
     main: Route,
     /// What the client said in `initialize`, and when.
     hello: OnceLock<(ClientHello, SystemTime)>,
@@ -131,13 +131,18 @@ impl Requests {
     }
 
     fn get(&mut self, Ticket { place, number }: Ticket) -> Option<&mut Waiting> {
-        self.places[place].as_mut().filter(|(own, _)| *own == number).map(|(_, request)| request)
+        let (_, request) = self.places.get_mut(place)?.as_mut().filter(|(own, _)| *own == number)?;
+        Some(request)
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
-        let (_, request) = self.places[ticket.place].take_if(|(number, _)| *number == ticket.number)?;
-        self.free.push(ticket.place);
+        let place = self.places.get_mut(ticket.place)?;
+        let (_, request) = place.take_if(|(number, _)| *number == ticket.number)?;
         self.by_id.remove(&request.id.key());
+        match self.is_empty() {
+            true => self.free_all(),
+            false => self.free.push(ticket.place),
+        }
         Some(request)
     }
 
@@ -156,8 +161,15 @@ impl Requests {
 
     fn take_all(&mut self) -> Vec<Waiting> {
         self.by_id.clear();
-        self.free = (0..self.places.len()).collect();
-        self.places.iter_mut().filter_map(Option::take).map(|(_, request)| request).collect()
+        let all = self.places.iter_mut().filter_map(Option::take).map(|(_, request)| request).collect();
+        self.free_all();
+        all
+    }
+
+    /// Where nothing waits, no place is needed.
+    fn free_all(&mut self) {
+        self.places.clear();
+        self.free.clear();
     }
 }
 
@@ -175,7 +187,7 @@ impl ClientSession {
     pub fn new(workspace: Arc<Workspace>, main: Route) -> Arc<Self> {
         let session = Arc::new(Self {
             workspace: workspace.clone(),
-            peer: Peer::new(Arc::new(main.clone())),
+            peer: OnceLock::new(),
             main,
             hello: OnceLock::new(),
             first_modern: OnceLock::new(),
@@ -199,6 +211,11 @@ impl ClientSession {
         if let Some(out) = self.main.outbox() {
             out.room().await;
         }
+    }
+
+    /// Our requests to the client, which are questions of upstreams.
+    pub fn peer(&self) -> &Arc<Peer<Question>> {
+        self.peer.get_or_init(|| Peer::new(Arc::new(self.main.clone())))
     }
 
     /// What the client said in `initialize`.
@@ -340,12 +357,12 @@ impl ClientSession {
         }
         // Questions that the client was asked for the sake of this request are of no use any more.
         let mut questions = Vec::new();
-        self.peer.each(|id, question| {
+        self.peer().each(|id, question| {
             questions.extend(question.call.filter(|call| *call == key).map(|_| id));
         });
         for id in questions {
             let reason = "the call that it belongs to was cancelled";
-            self.peer.cancel(id, reason, &Lost::new(reason));
+            self.peer().cancel(id, reason, &Lost::new(reason));
         }
         waiting.target
     }

@@ -17,21 +17,26 @@ pub(super) struct Arguments<'a, const N: usize> {
 
 impl<'a, const N: usize> Arguments<'a, N> {
     /// Looks at every member once; an unknown key is an error.
+    ///
+    /// It is part of each caller, where the keys are known as it is compiled and need no loop.
+    #[inline(always)]
     pub(super) fn read(arguments: Option<Node<'a>>, keys: [&'static str; N]) -> Result<Self, Blocks> {
         let object = match arguments {
             Some(arguments) if arguments.is_object() => arguments,
             Some(_) => return Err(invalid("arguments must be an object")),
-            None => return Err(invalid(&format!("{} is required", keys.first().unwrap_or(&"")))),
+            None => return Err(required(keys.first().unwrap_or(&""), "")),
         };
-        let mut unknown = Vec::new();
-        let (found, twice) = object.sorted_last(&keys, |key| unknown.push(key));
+        let (found, twice, has_other) = object.sorted_last(&keys);
         let read = Self { keys, found, twice };
-        if unknown.is_empty() { Ok(read) } else { Err(read.unrecognized(&unknown)) }
+        if has_other { Err(read.unrecognized(object)) } else { Ok(read) }
     }
 
     /// Names the unknown keys, and the keys that were probably meant: for each unknown key the nearest
     /// missing key, otherwise the first of all keys, if that is missing.
-    fn unrecognized(&self, unknown: &[Cow<'_, str>]) -> Blocks {
+    #[cold]
+    fn unrecognized(&self, object: Node<'_>) -> Blocks {
+        let all = object.members().map(|(key, _)| key);
+        let unknown: Vec<_> = all.filter(|key| !self.keys.contains(&&**key)).collect();
         let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
         let keys = if unknown.len() == 1 { "key" } else { "keys" };
         let mut blocks = invalid(&format!("Unrecognized {keys}: {}", quoted.join(", ")));
@@ -39,7 +44,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
         let missing: Vec<&str> = missing.map(|(_, key)| *key).collect();
         let needed = missing.first().filter(|key| self.keys.first() == Some(key)).copied();
         let mut meant: Vec<String> = Vec::new();
-        for key in unknown {
+        for key in &unknown {
             let near = nearest(key, missing.iter().copied(), 1).first().copied().or_else(|| {
                 let begins_alike = |other: &&str| key.get(..3).is_some_and(|begin| other.starts_with(begin));
                 missing.iter().copied().find(begins_alike).or(needed)
@@ -53,22 +58,22 @@ impl<'a, const N: usize> Arguments<'a, N> {
     }
 
     /// The value of a key, if the key is present.
+    #[inline(always)]
     pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.twice[at] {
-            true => Err(invalid(&format!("{} appears twice", self.keys[at]))),
+            true => Err(wrong(self.keys[at], "appears twice")),
             false => Ok(self.found.get(at)),
         }
     }
 
     /// A required text that must not be blank.
+    #[inline(always)]
     pub(super) fn text(&self, at: usize) -> Result<Cow<'a, str>, Blocks> {
         let key = self.keys[at];
         match self.value(at)?.map(Node::as_str) {
-            None => Err(invalid(&format!("{key} is required and must be a string"))),
-            Some(None) => Err(invalid(&format!("{key} must be a string"))),
-            Some(Some(text)) if text.chars().all(char::is_whitespace) => {
-                Err(invalid(&format!("{key} cannot be empty")))
-            }
+            None => Err(required(key, " and must be a string")),
+            Some(None) => Err(wrong(key, "must be a string")),
+            Some(Some(text)) if is_blank(&text) => Err(wrong(key, "cannot be empty")),
             Some(Some(text)) => Ok(text),
         }
     }
@@ -77,7 +82,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
     pub(super) fn optional_text(&self, at: usize) -> Result<Option<String>, Blocks> {
         let text = self.value(at)?.map(|value| {
             let text = value.as_str().map(Cow::into_owned);
-            text.ok_or_else(|| invalid(&format!("{} must be a string", self.keys[at])))
+            text.ok_or_else(|| wrong(self.keys[at], "must be a string"))
         });
         text.transpose()
     }
@@ -85,15 +90,30 @@ impl<'a, const N: usize> Arguments<'a, N> {
     /// An optional object.
     pub(super) fn object(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
         match self.value(at)? {
-            Some(value) if !value.is_object() => {
-                Err(invalid(&format!("{} must be an object", self.keys[at])))
-            }
+            Some(value) if !value.is_object() => Err(wrong(self.keys[at], "must be an object")),
             value => Ok(value),
         }
     }
 }
 
+/// Whether the text has nothing but white space.
+fn is_blank(text: &str) -> bool {
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_graphic());
+    !begins && text.chars().all(char::is_whitespace)
+}
+
+#[cold]
+fn required(key: &str, more: &str) -> Blocks {
+    wrong(key, &format!("is required{more}"))
+}
+
+#[cold]
+fn wrong(key: &str, what: &str) -> Blocks {
+    invalid(&format!("{key} {what}"))
+}
+
 /// The error for wrong arguments; `what` says what is wrong.
+#[cold]
 pub(super) fn invalid(what: &str) -> Blocks {
     vec![format!("Invalid parameters: {what}")]
 }

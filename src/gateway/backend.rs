@@ -1,7 +1,6 @@
 //! The gateway behind HTTP: which face and which view a caller gets. The HTTP transport calls it through
 //! `Backend`.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use crate::core::session::ClientSession;
 use crate::core::view::Target;
 use crate::core::workspace::Workspace;
 use crate::events::metrics::{Exposition, Gauges};
+use crate::hash::HashMap;
 use crate::json::{Node, Scanner};
 use crate::protocol::era::modern_name;
 use crate::protocol::message::{Id, Malformed, Message, Refusal, Request};
@@ -179,23 +179,30 @@ impl Gateway {
         }
     }
 
-    /// Checks that the headers of a call over HTTP agree with its body, if the call's tool is known. A call
-    /// of an unknown tool passes: nothing is sent on yet, and it is handled, and checked, again when the tool
-    /// is known.
+    /// Checks that the headers of a call over HTTP agree with its body, if the call's tool is known. A call of an
+    /// unknown tool passes: nothing is sent on yet, and it is handled again when the tool is known.
     pub(super) fn check_mirrored(
         &self,
         name: &str,
         arguments: Option<Node<'_>>,
         session: &ClientSession,
     ) -> Result<(), Refusal> {
-        let Some(headers) = session.mirrored.get() else { return Ok(()) };
         let face = self.face(session);
         let target = session.workspace.read(|view| view.find_tool(&*face, name));
-        let Some(target) = target.filter(Target::mirrors) else { return Ok(()) };
-        let mut scanner = Scanner::default();
-        let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
-        mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
+        target.map_or(Ok(()), |target| mirrors(&target, arguments, session))
     }
+}
+
+/// Checks that the headers of a call of this tool over HTTP agree with the body.
+pub(super) fn mirrors(
+    target: &Target,
+    arguments: Option<Node<'_>>,
+    session: &ClientSession,
+) -> Result<(), Refusal> {
+    let Some(headers) = session.mirrored.get().filter(|_| target.mirrors()) else { return Ok(()) };
+    let mut scanner = Scanner::default();
+    let definition = scanner.scan_str(target.definition()).expect("definitions are valid JSON").root();
+    mirror(headers, definition.get("inputSchema").map_or("{}", Node::raw), arguments)
 }
 
 impl Backend for Arc<Gateway> {
@@ -248,7 +255,7 @@ impl Backend for Arc<Gateway> {
         first_question: u64,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(async move {
-            session.peer.skip_to(first_question);
+            session.peer().skip_to(first_question);
             // The client has not introduced itself again yet, so it is not told of each change.
             reopen(self, &session.workspace, &record).await;
             restore(self, session, &record).await;

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-use self::backend::HttpClients;
+use self::backend::{HttpClients, mirrors};
 use self::faces::Faces;
 use self::find::Finders;
 use self::shared::Shared;
@@ -243,13 +243,14 @@ impl Gateway {
                 let modern = match ModernCall::read(&request, &session.workspace.last_modern, || {
                     self.face(session).name()
                 }) {
-                    Ok(modern) => modern.map(Arc::new),
+                    Ok(modern) => modern,
                     Err(why) => return session.refuse(Some(&request.id), &why, route, batch),
                 };
                 let Request { id, method, params, .. } = request;
                 let is_first = modern.is_some() && session.is_new();
                 let Some(mut reply) = session.accept(id, route, batch.cloned(), modern) else { return };
                 let params = params.unwrap_or_else(Node::empty);
+                reply.keep_params(&method, params);
                 observed::begin(&self.engine, &method, params, &mut reply);
                 if is_first {
                     self.meet(session, &modern_name(params));
@@ -261,7 +262,7 @@ impl Gateway {
             }
             Ok(Message::Notification { method, params }) => self.notification(session, &method, params),
             Ok(Message::Response { to, outcome, .. }) => {
-                if !matches!(to, AnswerTo::Ours(id) if session.peer.resolve(id, outcome)) {
+                if !matches!(to, AnswerTo::Ours(id) if session.peer().resolve(id, outcome)) {
                     tracing::debug!("the client sent an answer to no request");
                 }
             }
@@ -381,9 +382,6 @@ impl Gateway {
                 "Invalid params: \"name\" must be a string",
             );
         };
-        if let Err(refusal) = self.check_mirrored(&name, arguments, reply.session()) {
-            return reply.refuse(refusal);
-        }
         let face = self.face(reply.session());
         let call = ToolCall { name: &name, arguments };
         let step = reply.session().workspace.read(|view| {
@@ -392,6 +390,11 @@ impl Gateway {
                 None => face.call(view, &self.viewer(&reply, params), &call, remembered),
             }
         });
+        if let Step::Forward(target, None) = &step
+            && let Err(refusal) = mirrors(target, arguments, reply.session())
+        {
+            return reply.refuse(refusal);
+        }
         note_tool(&step, &*face, &name, &mut reply);
         self.carry_out(step, face, params, reply);
     }
@@ -554,8 +557,9 @@ fn method_not_found(method: &str, reply: Reply) {
 fn progress(session: &ClientSession, params: Option<Node<'_>>) {
     let Some(params) = params else { return };
     let Some(id) = params.get("progressToken").and_then(|token| token.raw().parse().ok()) else { return };
-    let asker =
-        session.peer.touch(id, |question| Some((question.connection.upgrade()?, question.progress.clone()?)));
+    let asker = session
+        .peer()
+        .touch(id, |question| Some((question.connection.upgrade()?, question.progress.clone()?)));
     if let Some(Some((connection, token))) = asker {
         connection.peer.notify("notifications/progress", |out| {
             params.write_with(out, &[("progressToken", Some(&token))]);

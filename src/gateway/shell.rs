@@ -170,7 +170,7 @@ impl Shell {
         if let Ok(doc) = scanner.scan_str(response)
             && let Ok(Message::Response { to: AnswerTo::Ours(id), outcome, .. }) = Message::read(doc.root())
         {
-            self.session.peer.resolve(id, outcome);
+            self.session.peer().resolve(id, outcome);
         }
     }
 

@@ -109,7 +109,7 @@ impl StdioClient {
             gateway.engine.audience.attach_stdio(&session);
         }
         if let Some(resumed) = &resumed {
-            session.peer.skip_to(resumed.first_question);
+            session.peer().skip_to(resumed.first_question);
             restore(&gateway, &session, &resumed.record).await;
         }
         Self { gateway, session, out, end: Notify::new(), on_reload }

@@ -206,21 +206,29 @@ impl<'a> Node<'a> {
         Ok(sorted)
     }
 
-    /// The last value of each of these keys, and whether there is another before it. `other` gets all other keys.
-    #[inline]
-    pub fn sorted_last<const N: usize>(
-        self,
-        keys: &[&str; N],
-        mut other: impl FnMut(Cow<'a, str>),
-    ) -> (Sorted<'a, N>, [bool; N]) {
+    /// Whether one of these keys, of which there are few, stands in the object twice, perhaps in another case.
+    pub fn repeats(self, keys: &[&str]) -> bool {
+        let mut found = 0_u64;
+        self.inside().any(|(at, member)| {
+            let place = self.compare(at, member, keys).map_or(0, |(place, _)| 1 << place);
+            let again = found & place;
+            found |= place;
+            again != 0
+        })
+    }
+
+    /// The last value of each of these keys, whether there is another before it, and whether there are other keys.
+    #[inline(always)]
+    pub fn sorted_last<const N: usize>(self, keys: &[&str; N]) -> (Sorted<'a, N>, [bool; N], bool) {
         let (mut sorted, mut twice) = (Sorted { of: self, places: [NOWHERE; N] }, [false; N]);
+        let mut has_other = false;
         for (at, member) in self.inside() {
             match keys.iter().position(|key| member.is(self.doc.text, key)) {
                 Some(place) => twice[place] |= std::mem::replace(&mut sorted.places[place], at) != NOWHERE,
-                None => other(member.decoded(self.doc.text)),
+                None => has_other = true,
             }
         }
-        (sorted, twice)
+        (sorted, twice, has_other)
     }
 
     /// The place of a key that has escapes or differs from all, and the index that stands for the member.

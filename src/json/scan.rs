@@ -18,13 +18,24 @@ pub struct Scanner {
     metas_to_keep: u8,
 }
 
+/// How the messages of most senders begin.
+const OPENING: &[u8] = b"{\"jsonrpc\":\"2.0\",";
+/// What this opening says.
+const OPENED: Member = Member {
+    escaped_key: false,
+    plain_value: true,
+    key: Span { start: 1, end: 10 },
+    value: Span { start: 11, end: 16 },
+    next: 1,
+};
 /// The number of members whose memory is kept between two texts.
 const KEPT_MEMBERS: usize = 1024;
 /// The depth of the object with a message's `_meta`: its parameters or its result.
 const AROUND_META: usize = 2;
 /// The longest `_meta` that is kept.
 const LONGEST_META: usize = 2048;
-/// How many are kept one after the other. Some senders have something new in each, such as a progress token.
+/// How many are kept one after the other, and one more for each that came again. Some senders have something new in each,
+/// such as a progress token.
 const METAS_TO_KEEP: u8 = 16;
 
 impl Scanner {
@@ -41,7 +52,7 @@ impl Scanner {
         }
     }
 
-    /// A scanner for the messages of one sender, who mostly sends the same `_meta` with each.
+    /// A scanner for the messages of one sender, or of few, who mostly send the same `_meta` with each.
     pub fn of_stream() -> Self {
         Self { metas_to_keep: METAS_TO_KEEP, ..Self::new() }
     }
@@ -129,6 +140,12 @@ impl Scanner {
     /// The end of the value that begins at `at`.
     fn value(&mut self, text: &[u8], at: usize) -> Result<usize, Invalid> {
         match text.get(at) {
+            Some(b'{') if text[at..].starts_with(OPENING) => {
+                self.members.push(OPENED.moved(at as u32, 0));
+                self.deepest = 1;
+                let (at, byte) = self.next(text, at + OPENING.len());
+                self.members_from(text, at, byte, 1)
+            }
             Some(b'{') => self.object(text, at, 1),
             _ => self.skip(text, at, 0),
         }
@@ -138,10 +155,21 @@ impl Scanner {
     /// deeper than [`INDEXED`].
     fn object(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Invalid> {
         self.deepest = self.deepest.max(depth);
-        let (mut at, mut byte) = self.next(text, at + 1);
+        let (at, byte) = self.next(text, at + 1);
         if byte == b'}' {
             return Ok(at + 1);
         }
+        self.members_from(text, at, byte, depth)
+    }
+
+    /// The end of the object of which a member begins at `at`, with this byte.
+    fn members_from(
+        &mut self,
+        text: &[u8],
+        mut at: usize,
+        mut byte: u8,
+        depth: usize,
+    ) -> Result<usize, Invalid> {
         loop {
             let (key, escaped_key, value, first) = self.key(text, at, byte)?;
             let index = self.members.len();
@@ -194,6 +222,7 @@ impl Scanner {
             let members = known.found.members.iter();
             self.members.extend(members.map(|member| member.moved(at as u32, first as u32)));
             self.deepest = self.deepest.max(AROUND_META + known.found.deepest);
+            self.metas_to_keep = METAS_TO_KEEP.min(self.metas_to_keep + 1);
             return Ok(at + known.text.len());
         }
         let around = std::mem::take(&mut self.deepest);

@@ -238,8 +238,61 @@ fn a_meta_is_kept_until_too_many_differ() {
     };
     assert!((0..16).all(&mut kept));
     assert!(!kept(16));
+    assert!(kept(15) && kept(17), "one that came again makes room for another");
+    assert!(!kept(18));
     let long = format!(r#"{{"params":{{"_meta":{{"a":"{}"}}}}}}"#, "x".repeat(3000));
     let mut scanner = Scanner::of_stream();
     scanner.scan_str(&long).expect("JSON");
     assert_eq!(scanner.known_text(), None);
+}
+
+#[test]
+fn the_usual_opening_of_messages_is_read_as_any_other() {
+    for rest in [
+        r#""id":1,"method":"m","params":{"a":{"b":1}}}"#,
+        r#""jsonrpc":"2.0"}"#,
+        "\n\"id\":[{}] } ",
+        "}",
+        r#""id":1"#,
+        "",
+        r#"{"jsonrpc":"2.0",}}"#,
+    ] {
+        let read = |text: &str| {
+            let mut scanner = Scanner::default();
+            let doc = scanner.scan_str(text).ok()?;
+            let members = doc.root().members().map(|(key, value)| (key.into_owned(), value.raw().to_owned()));
+            Some((doc.deepest(), members.collect::<Vec<_>>()))
+        };
+        for before in ["", " "] {
+            let usual = format!("{before}{{\"jsonrpc\":\"2.0\",{rest}");
+            assert_eq!(read(&usual), read(&usual.replacen(':', " :", 1)), "{usual}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_repeat_are_found_whatever_their_case() {
+    for (text, expected) in [
+        ("{}", false),
+        (r#"{"a":1,"b":2,"c":3,"c":4}"#, false),
+        (r#"{"A":1,"b":{"a":1}}"#, false),
+        (r#"{"a":1,"x":2,"a":3}"#, true),
+        (r#"{"b":1,"B":2}"#, true),
+        (r#"{"a":1,"\u0061":2}"#, true),
+    ] {
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.scan_str(text).expect("JSON").root().repeats(&["a", "b"]), expected, "{text}");
+    }
+}
+
+#[test]
+fn only_what_needs_escapes_is_escaped_at_any_length() {
+    for length in 1..40 {
+        let plain = "x".repeat(length);
+        assert_eq!(quote(&plain), format!("\"{plain}\""));
+        for (at, odd) in (0..length).flat_map(|at| ["\"", "\\", "\n", "\u{1f}"].map(|odd| (at, odd))) {
+            let text = [&plain[..at], odd, &plain[at + 1..]].concat();
+            assert_eq!(quote(&text), serde_json::to_string(&text).expect("a string"), "{text:?}");
+        }
+    }
 }

@@ -26,7 +26,13 @@ fn escaped(text: &[u8], mut stop: usize) -> Result<(usize, bool), Invalid> {
 
 /// Whether the text needs no escapes in a string.
 pub(super) fn is_plain(text: &str) -> bool {
-    plain(text.as_bytes(), 0) == text.len()
+    let bytes = text.as_bytes();
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        // Most names are short; these words overlap.
+        (Some(first), Some(last)) if bytes.len() <= 16 => (special(*first) | special(*last)) == 0,
+        (None, _) => !bytes.iter().any(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\')),
+        _ => plain(bytes, 0) == bytes.len(),
+    }
 }
 
 /// The number of bytes of a string to check chunk by chunk before a vectorised search pays off.

@@ -155,6 +155,11 @@ impl<'a> ModernMeta<'a> {
         self.whole.raw()
     }
 
+    /// Whether the request asks for progress.
+    pub fn wants_progress(&self) -> bool {
+        self.whole.has_any(&["progressToken"])
+    }
+
     /// `clientInfo.name`; empty if it is missing
     pub fn client_name(&self) -> Cow<'a, str> {
         client_info(self.whole, "name")

@@ -136,12 +136,20 @@ struct OpenRequests<T> {
     /// The open requests by id.
     open: HashMap<u64, OpenRequest<T>>,
     closed: Option<Lost>,
+    /// How many wait for requests to be no longer open.
+    waiting: usize,
 }
 
 struct OpenRequest<T> {
     on_answer: OnAnswer,
     tag: T,
-    deadline: Option<Deadline>,
+    /// Most requests have none, and are moved several times.
+    deadline: Option<Box<Watched>>,
+}
+
+/// A deadline, and who watches it once the request is sent.
+struct Watched {
+    deadline: Deadline,
     expiry: Option<Expiry>,
 }
 
@@ -225,7 +233,7 @@ impl Deadline {
 impl<T: Send + 'static> Peer<T> {
     /// A peer whose messages leave through `out`.
     pub fn new(out: Arc<dyn Out>) -> Arc<Self> {
-        let calls = Mutex::new(OpenRequests { open: HashMap::default(), closed: None });
+        let calls = Mutex::new(OpenRequests { open: HashMap::default(), closed: None, waiting: 0 });
         Arc::new(Self { out, next: AtomicU64::new(1), calls, less_open: Notify::new() })
     }
 
@@ -250,13 +258,14 @@ impl<T: Send + 'static> Peer<T> {
         on_answer: OnAnswer,
     ) -> Option<Opened<'_, T>> {
         let has_deadline = deadline.is_some();
+        let deadline = deadline.map(|deadline| Box::new(Watched { deadline, expiry: None }));
         let mut calls = self.calls.lock();
         if let Some(lost) = calls.closed.clone() {
             drop(calls);
             on_answer.take(Answer::Lost(&lost));
             return None;
         }
-        calls.open.insert(id, OpenRequest { on_answer, tag, deadline, expiry: None });
+        calls.open.insert(id, OpenRequest { on_answer, tag, deadline });
         Some(Opened { peer: self, id, has_deadline, is_sent: false })
     }
 
@@ -342,8 +351,11 @@ impl<T: Send + 'static> Peer<T> {
     }
 
     fn take(&self, id: u64) -> Option<OpenRequest<T>> {
-        let call = self.calls.lock().open.remove(&id)?;
-        self.less_open.notify_waiters();
+        let mut calls = self.calls.lock();
+        let call = calls.open.remove(&id)?;
+        if calls.waiting > 0 {
+            self.less_open.notify_waiters();
+        }
         Some(call)
     }
 
@@ -370,8 +382,8 @@ impl<T: Send + 'static> Peer<T> {
     pub fn touch<R>(&self, id: u64, look: impl FnOnce(&T) -> R) -> Option<R> {
         let mut calls = self.calls.lock();
         let call = calls.open.get_mut(&id)?;
-        if let Some(deadline) = &mut call.deadline {
-            deadline.touched = Instant::now();
+        if let Some(watched) = &mut call.deadline {
+            watched.deadline.touched = Instant::now();
         }
         Some(look(&call.tag))
     }
@@ -400,6 +412,7 @@ impl<T: Send + 'static> Peer<T> {
 
     /// Waits until no open request is wanted.
     pub async fn none_open(&self, wanted: impl Fn(&T) -> bool) {
+        let _waiting = WaitsForLess::new(self);
         loop {
             let less = self.less_open.notified();
             if !self.any(&wanted) {
@@ -421,10 +434,10 @@ impl<T: Send + 'static> Peer<T> {
     /// Restarts the idle time of the open requests that `which` chooses.
     pub fn touch_where(&self, which: impl Fn(&T) -> bool) {
         for call in self.calls.lock().open.values_mut() {
-            if let Some(deadline) = &mut call.deadline
+            if let Some(watched) = &mut call.deadline
                 && which(&call.tag)
             {
-                deadline.touched = Instant::now();
+                watched.deadline.touched = Instant::now();
             }
         }
     }
@@ -460,9 +473,10 @@ impl<T: Send + 'static> Peer<T> {
         loop {
             let (due, deadline) = {
                 let calls = self.calls.lock();
-                let Some(deadline) = calls.open.get(&id).and_then(|call| call.deadline.clone()) else {
+                let Some(watched) = calls.open.get(&id).and_then(|call| call.deadline.as_ref()) else {
                     return;
                 };
+                let deadline = watched.deadline.clone();
                 let Some(due) = deadline.due() else { return };
                 (due, deadline)
             };
@@ -478,6 +492,22 @@ impl<T: Send + 'static> Peer<T> {
             self.cancel(id, &reason, &Lost { loss: Loss::Timeout, ..Lost::new(reason.as_str()) });
             return;
         }
+    }
+}
+
+/// Counts somebody who waits for requests to be no longer open.
+struct WaitsForLess<'a, T>(&'a Peer<T>);
+
+impl<'a, T> WaitsForLess<'a, T> {
+    fn new(peer: &'a Peer<T>) -> Self {
+        peer.calls.lock().waiting += 1;
+        Self(peer)
+    }
+}
+
+impl<T> Drop for WaitsForLess<'_, T> {
+    fn drop(&mut self) {
+        self.0.calls.lock().waiting -= 1;
     }
 }
 
@@ -515,8 +545,9 @@ impl<T: Send + 'static> Opened<'_, T> {
         if self.has_deadline {
             let task = tokio::spawn(peer.clone().expire(id));
             let expiry = Some(Expiry(task.abort_handle()));
-            if let Some(call) = peer.calls.lock().open.get_mut(&id) {
-                call.expiry = expiry;
+            let mut calls = peer.calls.lock();
+            if let Some(watched) = calls.open.get_mut(&id).and_then(|call| call.deadline.as_mut()) {
+                watched.expiry = expiry;
             }
         }
         true

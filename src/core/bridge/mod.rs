@@ -149,7 +149,9 @@ fn send(
     {
         connection.want_level(level);
     }
-    let own_meta = params.given.get("_meta").filter(|own| own.is_object());
+    // What a modern client says of itself goes to a modern upstream as it is.
+    let stays = version.is_modern() && caller.modern.as_ref().is_some_and(|modern| !modern.wants_progress);
+    let own_meta = if stays { None } else { params.given.get("_meta").filter(|own| own.is_object()) };
     let progress = own_meta.and_then(|own| own.get("progressToken"));
     let caller = Caller { progress: progress.map(|token| token.raw().into()), ..caller };
     if let Some(opened) = connection.peer.open(id, caller, connection.deadline(&session), on_answer)
@@ -430,7 +432,7 @@ impl Call {
         let deadline = Deadline::new(None, Some(engine.settings().question_timeout), None);
         drop(engine);
         let _asking = Asking::new(&self.connection, session);
-        let opened = session.peer.open(session.peer.reserve(), question, deadline, on_answer);
+        let opened = session.peer().open(session.peer().reserve(), question, deadline, on_answer);
         // Whoever cancels the call after this point finds the question.
         if let Some(opened) = opened
             && self.client().is_some()
@@ -443,11 +445,10 @@ impl Call {
     /// Seals the state that a modern client brings back with the same parameters.
     fn seal(&self, reply: &Reply, state: State) -> String {
         let Some(engine) = self.engine() else { return String::new() };
-        let own_params = self.modern.as_ref().and_then(|modern| modern.params.as_deref()).unwrap_or("{}");
         engine.bridge.seal.seal(&Sealed {
             principal: reply.session().workspace.owner.principal.clone(),
             method: self.method.to_owned(),
-            digest: params_digest(own_params),
+            digest: params_digest(reply.params()),
             expires: now() + engine.settings().question_timeout.as_secs().max(1),
             state,
         })

@@ -50,8 +50,8 @@ impl Questions {
     pub(in crate::core) fn cancel(&self) {
         let open = std::mem::take(&mut *self.open.lock());
         for (ours, session) in open.into_values() {
-            if session.peer.forget(ours).is_some() {
-                session.peer.send_cancelled(ours, "the server that asked is gone");
+            if session.peer().forget(ours).is_some() {
+                session.peer().send_cancelled(ours, "the server that asked is gone");
             }
         }
     }

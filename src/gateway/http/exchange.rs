@@ -104,7 +104,7 @@ impl<B: Backend> HttpServer<B> {
         }
         let modern = says_modern(request.headers());
         match method {
-            Method::POST => self.post(request, caller, rule.max_body_bytes).await,
+            Method::POST => self.post(request, caller, modern, rule.max_body_bytes).await,
             Method::GET | Method::DELETE if modern => wrong_method("POST"),
             Method::GET | Method::DELETE => self.of_session(request, caller).await,
             _ => wrong_method("GET, POST, DELETE"),
@@ -211,9 +211,16 @@ impl<B: Backend> HttpServer<B> {
         empty(StatusCode::NO_CONTENT)
     }
 
-    async fn post(&self, request: Request<&mut Incoming>, caller: Caller, limit: usize) -> HttpAnswer {
+    /// Answers a POST; `says_modern` is what its version header says.
+    async fn post(
+        &self,
+        request: Request<&mut Incoming>,
+        caller: Caller,
+        says_modern: bool,
+        limit: usize,
+    ) -> HttpAnswer {
         let elsewhere = match &self.homes {
-            Some(homes) if !says_modern(request.headers()) => loop {
+            Some(homes) if !says_modern => loop {
                 match self.is_elsewhere(homes, request.headers(), &caller).await {
                     Ok(false) if !self.stands(request.headers(), &caller, false).await => {}
                     Ok(elsewhere) => break elsewhere,
@@ -223,9 +230,11 @@ impl<B: Backend> HttpServer<B> {
             _ => false,
         };
         // Only the body shows whether a message is modern, so that its session does not matter.
-        let session = if elsewhere { None } else { self.sessions.named(request.headers(), &caller).err() };
-        let stale = session
-            .filter(|denied| denied.status == StatusCode::NOT_FOUND && !says_modern(request.headers()));
+        let stale = match elsewhere || says_modern {
+            true => None,
+            false => self.sessions.named(request.headers(), &caller).err(),
+        };
+        let stale = stale.filter(|denied| denied.status == StatusCode::NOT_FOUND);
         // Messages for a call in flight are still accepted, above all the answer to a question.
         if self.is_draining() && !request.headers().contains_key(SESSION_ID) {
             return draining();

@@ -156,10 +156,7 @@ fn routed_by(method: &str) -> (&'static [&'static str], &'static [&'static str])
 }
 
 fn stand_once(object: Node<'_>, keys: &[&str], place: &str) -> Result<(), Refusal> {
-    match keys.iter().any(|key| object.unique(key).is_err()) {
-        true => Err(Refusal::twice(place)),
-        false => Ok(()),
-    }
+    if object.repeats(keys) { Err(Refusal::twice(place)) } else { Ok(()) }
 }
 
 /// The headers that mirror parameters of a tool.

@@ -53,6 +53,7 @@ use self::sessions::Sessions;
 use crate::config::{Serving, Token};
 use crate::core::process::trim_heap;
 pub use crate::core::route::{Outgoing, Sink};
+use crate::json::Scanner;
 use crate::replicas::Replicas;
 
 /// Access to the headers for fuzz targets.
@@ -286,6 +287,8 @@ struct HttpServer<B: Backend> {
     draining: AtomicBool,
     closing: watch::Sender<bool>,
     lobby: Lobby,
+    /// Reads the messages of all clients, one at a time and without waiting.
+    scanner: Mutex<Scanner>,
     /// Where sessions live, if there are other replicas.
     homes: Option<Homes>,
     own: Weak<Self>,
@@ -305,6 +308,7 @@ impl<B: Backend> HttpServer<B> {
             draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
             lobby: Lobby::default(),
+            scanner: Mutex::new(Scanner::of_stream()),
         })
     }
 

@@ -97,7 +97,7 @@ impl<B: Backend> Post<'_, B> {
     /// Reads the body and passes its message on. `place` says where the session is that the request names. That does
     /// not matter for modern messages.
     pub(super) fn begin(&self, place: Whereabouts) -> Result<Begun<B::Legacy>, Denied> {
-        let mut scanner = Scanner::default();
+        let mut scanner = self.server.scanner.lock();
         let posted = Posted::read(&mut scanner, self.body);
         let modern = match &posted {
             Ok(Posted::Message(message)) => is_modern(message),
