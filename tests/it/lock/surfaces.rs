@@ -192,7 +192,7 @@ fn no_surface_of_a_client_shows_what_is_withheld() {
             let opened = seen.iter().filter(|(surface, _)| surface == "opening");
             let told =
                 opened.filter(|(_, text)| text.replace('\\', "").contains(r#""tools_withheld":4"#)).count();
-            assert_eq!(told > 0, mode != "flat", "{what}: {seen:?}");
+            assert!(told > 0, "{what}: {seen:?}");
             assert!(client.request("prompts/list", "{}").names("prompts").is_empty());
         }
     }
