@@ -185,7 +185,7 @@ fn no_surface_of_a_client_shows_what_is_withheld() {
                 config
             };
             let lab = hostile(&config(PROMPT));
-            let gateway = Gateway::spawn_with(lab, &config(HOSTILE_PROMPT), |_| ());
+            let gateway = Gateway::spawn_with(lab, config(HOSTILE_PROMPT), |_| ());
             let what = format!("{mode}, {start}, {era:?}");
             let (mut client, seen) = asked_for_everything(&what, Client::pipe(era, gateway, CAN_ALL), false);
             // Only how many there are is told.
