@@ -185,14 +185,14 @@ fn no_surface_of_a_client_shows_what_is_withheld() {
                 config
             };
             let lab = hostile(&config(PROMPT));
-            let gateway = Gateway::spawn_with(lab, &config(HOSTILE_PROMPT), |_| ());
+            let gateway = Gateway::spawn_with(lab, config(HOSTILE_PROMPT), |_| ());
             let what = format!("{mode}, {start}, {era:?}");
             let (mut client, seen) = asked_for_everything(&what, Client::pipe(era, gateway, CAN_ALL), false);
             // Only how many there are is told.
             let opened = seen.iter().filter(|(surface, _)| surface == "opening");
             let told =
                 opened.filter(|(_, text)| text.replace('\\', "").contains(r#""tools_withheld":4"#)).count();
-            assert_eq!(told > 0, mode != "flat", "{what}: {seen:?}");
+            assert!(told > 0, "{what}: {seen:?}");
             assert!(client.request("prompts/list", "{}").names("prompts").is_empty());
         }
     }
