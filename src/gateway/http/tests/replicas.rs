@@ -194,7 +194,7 @@ async fn a_second_stream_at_another_replica_takes_the_place_of_the_first() {
         stream.send(&get("/mcp", &format!("{session}Accept: text/event-stream\r\n"))).await;
         assert!(stream.head().await.is_event_stream());
         stream.chunk().await;
-        assert!(one.server.fake.unrelated(0).send(notice(&format!(r#"{{"n":{n}}}"#))));
+        assert!(one.server.fake.unrelated(0).send(notice(format!(r#"{{"n":{n}}}"#))));
         assert!(stream.events(1).await[0].ends_with(&format!(r#" {{"n":{n}}}"#)));
         if let Some(mut old) = before.replace(stream) {
             assert_eq!(old.chunk().await, None, "the first one has ended");
