@@ -17,7 +17,7 @@ impl Replicas {
     /// Asks all others who are there the same, also those that have come since our last beat.
     pub async fn ask_all(self: &Arc<Self>, subject: Subject, body: &[u8]) -> Result<AskingAll, Away> {
         self.reachable()?;
-        let roll = self.noted(self.store.beat(&self.id).await)?;
+        let roll = self.noted(self.store.roll(&self.id).await)?;
         let there = roll.others.iter().filter(|(_, silence)| *silence < GONE);
         let mut asking = Vec::new();
         for (id, _) in there {

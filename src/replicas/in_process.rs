@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::store::{Addition, Pending, Roll, Store, StoreEntry};
+use super::store::{Addition, Away, Pending, Roll, Store, StoreEntry};
 
 /// How long a replica is remembered after its last beat.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -58,6 +58,11 @@ impl State {
         self.entry(key).map_or(0, |entry| entry.it.epoch)
     }
 
+    fn silences(&self, own: &str, now: Instant) -> Vec<(String, Duration)> {
+        let others = self.members.iter().filter(|(id, _)| *id != own);
+        others.map(|(id, last)| (id.clone(), now - *last)).collect()
+    }
+
     fn inbox(&mut self, of: &str) -> &mut (VecDeque<Vec<u8>>, Arc<Notify>) {
         self.mail.entry(of.to_owned()).or_default()
     }
@@ -81,8 +86,17 @@ impl Store for InProcess {
         let now = Instant::now();
         state.members.retain(|_, last| now - *last < REMEMBERED);
         let own_silence = state.members.insert(own.to_owned(), now).map(|last| now - last);
-        let others = state.members.iter().filter(|(id, _)| *id != own);
-        at_once(Roll { own_silence, others: others.map(|(id, last)| (id.clone(), now - *last)).collect() })
+        at_once(Roll { own_silence, others: state.silences(own, now) })
+    }
+
+    fn roll<'a>(&'a self, own: &'a str) -> Pending<'a, Roll> {
+        let (state, now) = (self.state.lock(), Instant::now());
+        let own_silence = state.members.get(own).map(|last| now - *last);
+        at_once(Roll { own_silence, others: state.silences(own, now) })
+    }
+
+    fn apart(self: Arc<Self>) -> Result<Arc<dyn Store>, Away> {
+        Ok(self)
     }
 
     fn leave<'a>(&'a self, own: &'a str) -> Pending<'a, ()> {
@@ -152,21 +166,25 @@ impl Store for InProcess {
     }
 
     fn append<'a>(&'a self, addition: Addition<'a>) -> Pending<'a, bool> {
-        let Addition { log, fence, first_kept, events, life } = addition;
-        let mut state = self.state.lock();
-        if fence.is_some_and(|(key, epoch)| state.epoch(key) != epoch) {
-            return at_once(false);
-        }
-        let last =
-            living(&mut state.logs, log).and_then(|log| log.it.last_key_value()).map(|(last, _)| *last);
-        if events.first().is_some_and(|(first, _)| last.is_some_and(|last| *first <= last)) {
-            return at_once(false);
-        }
-        let found = state.logs.entry(log.to_owned()).or_insert_with(|| Living::new(BTreeMap::new(), life));
-        found.until = end_of(life);
-        found.it.extend(events);
-        found.it = found.it.split_off(&first_kept);
-        at_once(true)
+        Box::pin(async move {
+            let _open = self.gate.read().await;
+            let Addition { log, fence, first_kept, events, life } = addition;
+            let mut state = self.state.lock();
+            if fence.is_some_and(|(key, epoch)| state.epoch(key) != epoch) {
+                return Ok(false);
+            }
+            let last =
+                living(&mut state.logs, log).and_then(|log| log.it.last_key_value()).map(|(last, _)| *last);
+            if events.first().is_some_and(|(first, _)| last.is_some_and(|last| *first <= last)) {
+                return Ok(false);
+            }
+            let found =
+                state.logs.entry(log.to_owned()).or_insert_with(|| Living::new(BTreeMap::new(), life));
+            found.until = end_of(life);
+            found.it.extend(events);
+            found.it = found.it.split_off(&first_kept);
+            Ok(true)
+        })
     }
 
     fn events<'a>(&'a self, log: &'a str, after: u64) -> Pending<'a, Vec<(u64, Vec<u8>)>> {

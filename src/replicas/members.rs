@@ -48,12 +48,27 @@ impl Fellows {
         self.others.get(id).copied()
     }
 
+    /// Whether a replica of which nobody had heard is there by this roll. If so, it is known from now on.
+    pub(super) fn meet(&mut self, roll: &Roll, id: &str, now: Instant) -> bool {
+        let found = roll.others.iter().find(|(other, _)| other == id);
+        let there = found.is_some_and(|(_, silence)| *silence < GONE || self.is_patient(now));
+        if there {
+            self.others.insert(id.to_owned(), true);
+        }
+        there
+    }
+
+    /// Whether silences tell nothing yet.
+    fn is_patient(&self, now: Instant) -> bool {
+        now - self.judging_since < GONE
+    }
+
     pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Judgement {
         let doubt = roll.own_silence.is_none_or(|silence| silence >= GONE);
         if doubt {
             self.begin_anew(now);
         }
-        let patient = now - self.judging_since < GONE;
+        let patient = self.is_patient(now);
         let mut gone = Vec::new();
         let mut others = HashMap::new();
         for (id, silence) in &roll.others {
@@ -126,6 +141,10 @@ mod tests {
         assert_eq!(members.judge(&roll(None, &[]), later + SOON), verdict(&[], true));
         assert_eq!(members.is_there("a"), Some(true));
         assert_eq!(members.judge(&roll(Some(200), &[]), later + SOON + GONE), verdict(&["a"], false));
+        // Somebody is known as soon as he is met, and gone when he is not on the roll any more.
+        assert!(!members.meet(&roll(None, &[("new", 2500)]), "new", later + SOON + GONE));
+        assert!(members.meet(&roll(None, &[("new", 2499)]), "new", later + SOON + GONE));
+        assert_eq!(members.judge(&roll(Some(200), &[]), later + SOON + GONE), verdict(&["new"], false));
         // We were paused.
         assert_eq!(members.judge(&roll(Some(2500), &[]), later + GONE * 4), verdict(&[], true));
     }

@@ -9,6 +9,7 @@
 //! | `store.rs` | what replicas share, as one interface; `valkey.rs` implements it, `in_process.rs` does for tests |
 //! | `seal.rs` | everything that stands in the store is sealed |
 //! | `members.rs` | who is there; pure |
+//! | `pulse.rs` | tells the others that we live, on a thread of its own |
 //! | `post.rs` | letters, and requests that are handed on; `all.rs` those to all replicas |
 //!
 //! **How to build on it.** Something that every replica can read is an entry: [`Replicas::read`], [`Replicas::swap`] to put it in
@@ -28,6 +29,7 @@ pub mod all;
 pub mod in_process;
 mod members;
 pub mod post;
+mod pulse;
 mod seal;
 pub mod store;
 #[cfg(test)]
@@ -41,14 +43,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 
 use self::members::{BEAT, Fellows, GONE};
 use self::post::{Arrival, ID_LENGTH, Letter, LetterKind, PostOffice, Subject};
+use self::pulse::Beat;
 use self::seal::StoreSeal;
-use self::store::{Addition, Away, LONGEST_LIFE, Roll, Store, StoreEntry};
+use self::store::{Addition, Away, LONGEST_LIFE, Store, StoreEntry};
 use crate::config::Secret;
 use crate::text::digest::{Digest, hex};
 
@@ -98,10 +101,18 @@ pub struct Replicas {
     lease: AtomicU64,
     /// Since when the store is away; `None` while it is there.
     away: watch::Sender<Option<Instant>>,
-    /// Counts the beats that came to their end, whatever it was.
+    /// Counts the beats that were heard of, whatever the store said.
     beats: watch::Sender<u64>,
-    /// What runs.
-    tasks: Mutex<Vec<AbortHandle>>,
+    running: Mutex<Option<RunningReplica>>,
+}
+
+/// What runs.
+struct RunningReplica {
+    /// Ends the beating; told, the replica also leaves.
+    leave: oneshot::Sender<()>,
+    /// Ends after the beating.
+    hearing: JoinHandle<()>,
+    receiving: JoinHandle<()>,
 }
 
 impl Replicas {
@@ -123,7 +134,7 @@ impl Replicas {
             lease: AtomicU64::new(0),
             away: watch::Sender::new(None),
             beats: watch::Sender::new(0),
-            tasks: Mutex::default(),
+            running: Mutex::default(),
         })
     }
 
@@ -131,22 +142,30 @@ impl Replicas {
     pub async fn begin(self: &Arc<Self>) -> Result<(), Away> {
         self.agree().await?;
         self.beat().await?;
-        let (beating, receiving) = (self.clone(), self.clone());
-        let beating = tokio::spawn(async move { beating.keep_beating().await }).abort_handle();
-        let receiving = tokio::spawn(async move { receiving.keep_receiving().await }).abort_handle();
-        self.tasks.lock().extend([beating, receiving]);
+        let (leave, beats) = pulse::begin(self.store.clone().apart()?, self.id.clone())
+            .map_err(|error| Away(format!("no thread can be started: {error}")))?;
+        let (hearing, receiving) = (self.clone(), self.clone());
+        let hearing = tokio::spawn(async move { hearing.keep_hearing(beats).await });
+        let receiving = tokio::spawn(async move { receiving.keep_receiving().await });
+        *self.running.lock() = Some(RunningReplica { leave, hearing, receiving });
         Ok(())
     }
 
-    /// Ends what runs.
+    /// Ends what runs, without a word to the others.
+    #[cfg(test)]
     pub fn stop(&self) {
-        self.tasks.lock().drain(..).for_each(|task| task.abort());
+        if let Some(RunningReplica { hearing, receiving, .. }) = self.running.lock().take() {
+            hearing.abort();
+            receiving.abort();
+        }
     }
 
     /// Leaves for good: the others need not wait to know that we are gone.
     pub async fn leave(&self) {
-        self.stop();
-        let _ = self.store.leave(&self.id).await;
+        let Some(RunningReplica { leave, hearing, receiving }) = self.running.lock().take() else { return };
+        receiving.abort();
+        let _ = leave.send(());
+        let _ = hearing.await;
     }
 
     /// The keys in force: those of the file, or the one that was agreed on.
@@ -326,15 +345,14 @@ impl Replicas {
             return Ok(there);
         }
         self.reachable()?;
-        self.beat().await?;
-        Ok(self.members.lock().is_there(id).unwrap_or(false))
+        let roll = self.noted(self.store.roll(&self.id).await)?;
+        Ok(self.members.lock().meet(&roll, id, Instant::now()))
     }
 
-    async fn keep_beating(self: Arc<Self>) {
+    async fn keep_hearing(self: Arc<Self>, mut beats: mpsc::Receiver<Beat>) {
         let mut cared = Instant::now();
-        loop {
-            let next = Instant::now() + BEAT;
-            let _ = self.beat().await;
+        while let Some(beat) = beats.recv().await {
+            let _ = self.hear(beat).await;
             self.beats.send_modify(|count| *count += 1);
             if cared.elapsed() >= KEY_CARE {
                 cared = Instant::now();
@@ -344,15 +362,22 @@ impl Replicas {
             if away_since.is_some_and(|since| since.elapsed() >= LONGEST_AWAY) {
                 self.give_up_waiting();
             }
-            sleep_until(next).await;
         }
     }
 
-    /// Tells that we live, and hears who else does.
+    /// Tells that we live, and hears who else does, before anything runs.
     async fn beat(self: &Arc<Self>) -> Result<(), Away> {
         let told = Instant::now();
-        let roll: Roll = self.noted(self.store.beat(&self.id).await)?;
-        let was_away = self.away.send_replace(None).is_some();
+        let answer = self.store.beat(&self.id).await;
+        self.hear(Beat { told, answer }).await
+    }
+
+    /// Takes note of what the store has said to a beat. Only here the lease is made longer, in the order of the beats: one
+    /// that tells of a doubt comes before those that no longer do.
+    async fn hear(self: &Arc<Self>, Beat { told, answer }: Beat) -> Result<(), Away> {
+        let roll = self.noted(answer)?;
+        // A store that has gone away since is not back.
+        let was_away = self.away.send_if_modified(|away| away.take_if(|since| *since <= told).is_some());
         if was_away {
             tracing::warn!("the store is back");
             self.members.lock().begin_anew(Instant::now());

@@ -14,6 +14,7 @@
 //! Invariant: no key stands anywhere without a time to live, not even for a moment.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest time to live of any key.
@@ -65,6 +66,10 @@ pub struct Addition<'a> {
 pub trait Store: Send + Sync + 'static {
     /// Notes that the replica `own` lives, and tells who else does.
     fn beat<'a>(&'a self, own: &'a str) -> Pending<'a, Roll>;
+    /// Tells who is there, for the replica `own`, which need not be.
+    fn roll<'a>(&'a self, own: &'a str) -> Pending<'a, Roll>;
+    /// The same store over connections of their own, for another thread.
+    fn apart(self: Arc<Self>) -> Result<Arc<dyn Store>, Away>;
     /// Forgets a replica that ends: from now on the others do not find it.
     fn leave<'a>(&'a self, own: &'a str) -> Pending<'a, ()>;
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::in_process::InProcess;
+use super::members::GONE;
 use super::post::{Arrival, Subject};
 use super::store::{Addition, Away, Store};
 use super::valkey::Valkey;
@@ -38,6 +39,8 @@ fn with_each<F: Future<Output = ()>>(test: impl Fn(Arc<dyn Store>) -> F) {
         });
         let lasting: Vec<_> = server.entries().into_iter().filter(|entry| entry.expires < 0).collect();
         assert!(lasting.is_empty(), "every key has a time to live: {lasting:?}");
+        let longest = server.entries().into_iter().map(|entry| entry.expires).max().unwrap_or_default();
+        assert!(longest <= 30 * 24 * 60 * 60 * 1000, "none stays longer than 30 days: {longest}");
         let named = |key: &str| key.starts_with("mcpwb:{test}:");
         assert!(server.entries().iter().all(|entry| named(&entry.key)), "{:?}", server.entries());
     }
@@ -151,6 +154,14 @@ fn what_nobody_cares_for_expires() {
             sleep(Duration::from_millis(5)).await;
         }
         assert!(store.read("b").await.unwrap().is_some() && store.read("c").await.unwrap().is_some());
+        // Whatever somebody wants, 30 days are the most.
+        let ever = Duration::from_secs(400 * 24 * 60 * 60);
+        assert_eq!(store.swap("d", 0, "", b"", ever).await, Ok(Some(1)));
+        assert_eq!(store.write("d", 1, b"", ever).await, Ok(true));
+        store.touch(&["b".to_owned()], ever).await.unwrap();
+        let log = Addition { log: "m", fence: None, first_kept: 1, events: vec![(1, vec![1])], life: ever };
+        assert_eq!(store.append(log).await, Ok(true));
+        store.send("a", b"", ever).await.unwrap();
         assert_eq!(store.swap("a", 0, "", b"", LONG).await, Ok(Some(1)), "it is as if it had never been");
     });
 }
@@ -220,6 +231,9 @@ fn the_roll_tells_who_is_there() {
         let roll = store.beat("b").await.unwrap();
         assert_eq!(roll.others.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["a"]);
         assert!(roll.others[0].1 < PATIENCE);
+        let seen = store.roll("c").await.unwrap();
+        assert_eq!((seen.own_silence, seen.others.len()), (None, 2));
+        assert_eq!(store.roll("a").await.unwrap().others.len(), 1, "to look is not to be there");
         let roll = store.beat("a").await.unwrap();
         assert!(roll.own_silence.is_some_and(|silence| silence < PATIENCE));
         store.leave("b").await.unwrap();
@@ -354,6 +368,52 @@ fn a_doubt_is_settled_before_anything_is_answered() {
         store.leave(&replicas.id).await.unwrap();
         until("it has asked again", async || *asked.lock() > 1).await;
         replicas.settled().await;
+    });
+}
+
+#[test]
+fn a_replica_whose_thread_is_busy_beats_until_nobody_hears_it() {
+    with_each(|store| async move {
+        let (began, beginning) = std::sync::mpsc::channel();
+        let (free, freed) = std::sync::mpsc::channel::<()>();
+        let shared = store.clone();
+        let busy = std::thread::spawn(move || {
+            run(async move {
+                let replicas = Replicas::new(shared.apart().unwrap(), &[Secret::new("key")]);
+                let asked = Arc::new(Mutex::new(0));
+                let counted = asked.clone();
+                replicas.on_doubt(Arc::new(move || {
+                    *counted.lock() += 1;
+                    Box::pin(std::future::ready(Ok(())))
+                }));
+                replicas.begin().await.unwrap();
+                began.send(replicas.id.clone()).unwrap();
+                // Nothing else runs on this thread meanwhile.
+                freed.recv().unwrap();
+                until("it has asked again", async || *asked.lock() > 1).await;
+                replicas.settled().await;
+                replicas.leave().await;
+            });
+        });
+        let id = beginning.recv().unwrap();
+        let silence = async || {
+            let roll = store.roll("me").await.unwrap();
+            roll.others.iter().find(|(other, _)| **other == *id).map(|(_, silence)| *silence)
+        };
+        let (mut last, mut beats) = (Duration::ZERO, 0);
+        let end = Instant::now() + PATIENCE;
+        while beats < 5 {
+            assert!(Instant::now() < end, "{beats} beats");
+            let now = silence().await.expect("it has begun");
+            beats += usize::from(now < last);
+            last = now;
+            sleep(Duration::from_millis(5)).await;
+        }
+        // As long as it serves nobody, it cannot be said to live.
+        until("it is gone", async || silence().await.is_some_and(|silence| silence >= GONE)).await;
+        free.send(()).unwrap();
+        until("it has left", async || silence().await.is_none()).await;
+        busy.join().unwrap();
     });
 }
 

@@ -9,6 +9,7 @@
 //! Invariant: what is asked twice happens once. A connection that drops leaves open whether its last commands were
 //! carried out, and they are sent again: entries and logs have epochs and positions, letters have numbers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -32,13 +33,15 @@ const MAIL_WAIT: Duration = Duration::from_millis(500);
 /// The most letters that are received at once.
 const MOST_LETTERS: usize = 256;
 
-const BEAT: &str = "\
+const ROLL: &str = "\
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local before = redis.call('ZSCORE', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[1], now, ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+if ARGV[3] == 'beat' then
+  redis.call('ZADD', KEYS[1], now, ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+end
 local silences = {}
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   silences[#silences + 1] = member
@@ -159,12 +162,29 @@ impl Valkey {
     async fn ask<T: FromRedisValue>(&self, command: impl StoreCommand) -> Result<T, Away> {
         self.commands.ask(&self.client, command).await
     }
+
+    /// Calls the roll, for somebody who only looks or also says that he lives.
+    async fn called(&self, own: &str, what: &str) -> Result<Roll, Away> {
+        let mut command = self.script(ROLL, &["members"]);
+        command.arg(own).arg(milliseconds(REMEMBERED)).arg(what);
+        let (before, members): (i64, Vec<Value>) = self.ask(command).await?;
+        let wrong = |error: redis::ParsingError| Away(error.to_string());
+        let mut others = Vec::new();
+        for [id, silence] in members.as_chunks::<2>().0 {
+            let id = String::from_redis_value_ref(id).map_err(wrong)?;
+            let silence = i64::from_redis_value_ref(silence).map_err(wrong)?;
+            if id != own {
+                others.push((id, Duration::from_millis(silence.try_into().unwrap_or(0))));
+            }
+        }
+        Ok(Roll { own_silence: before.try_into().ok().map(Duration::from_millis), others })
+    }
 }
 
 /// What is asked at the start: whether keys may be written at all.
 fn trial(prefix: &str) -> Cmd {
     let mut command = cmd("EVAL");
-    command.arg(BEAT).arg(1).arg(format!("{prefix}trial")).arg("trial").arg(1);
+    command.arg(ROLL).arg(1).arg(format!("{prefix}trial")).arg("trial").arg(1).arg("beat");
     command
 }
 
@@ -318,21 +338,17 @@ fn only_values(streamed: Streamed) -> Vec<Vec<u8>> {
 
 impl Store for Valkey {
     fn beat<'a>(&'a self, own: &'a str) -> Pending<'a, Roll> {
-        Box::pin(async move {
-            let mut command = self.script(BEAT, &["members"]);
-            command.arg(own).arg(milliseconds(REMEMBERED));
-            let (before, members): (i64, Vec<Value>) = self.ask(command).await?;
-            let wrong = |error: redis::ParsingError| Away(error.to_string());
-            let mut others = Vec::new();
-            for [id, silence] in members.as_chunks::<2>().0 {
-                let id = String::from_redis_value_ref(id).map_err(wrong)?;
-                let silence = i64::from_redis_value_ref(silence).map_err(wrong)?;
-                if id != own {
-                    others.push((id, Duration::from_millis(silence.try_into().unwrap_or(0))));
-                }
-            }
-            Ok(Roll { own_silence: before.try_into().ok().map(Duration::from_millis), others })
-        })
+        Box::pin(self.called(own, "beat"))
+    }
+
+    fn roll<'a>(&'a self, own: &'a str) -> Pending<'a, Roll> {
+        Box::pin(self.called(own, "look"))
+    }
+
+    fn apart(self: Arc<Self>) -> Result<Arc<dyn Store>, Away> {
+        let wire = || Wire::new(&self.client).map_err(|unusable| Away(unusable.reason));
+        let (prefix, client) = (self.prefix.clone(), self.client.clone());
+        Ok(Arc::new(Self { prefix, client, commands: wire()?, mail: wire()? }))
     }
 
     fn leave<'a>(&'a self, own: &'a str) -> Pending<'a, ()> {

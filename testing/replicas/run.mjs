@@ -202,13 +202,16 @@ class Session {
     return message.result.content[0].text;
   }
 
-  // The session's own stream, opened again wherever it breaks.
+  // Opens the session's own stream, and waits until it is there: it begins with an event that has nothing but an id.
   listen() {
-    this.listening = request(this.next(), 'GET', '/mcp', this.headers, '', (event) => {
-      if (event.data) this.heard.push(JSON.parse(event.data));
-      this.waiting.splice(0).forEach((wake) => wake());
-      return !this.ended;
-    }).catch(() => {});
+    return new Promise((opened, refused) => {
+      request(this.next(), 'GET', '/mcp', this.headers, '', (event) => {
+        opened();
+        if (event.data) this.heard.push(JSON.parse(event.data));
+        this.waiting.splice(0).forEach((wake) => wake());
+        return !this.ended;
+      }).then(({ status, text }) => refused(new Error(`GET: ${status} ${text}`)), refused);
+    });
   }
 
   async hear(method) {
@@ -233,7 +236,7 @@ const QUESTION = { method: 'elicitation/create', params: '{"message":"Who?","req
 async function mixedWork(next, n) {
   const session = new Session(next);
   await session.open();
-  session.listen();
+  await session.listen();
   await session.request('tools/call', { name: 'open_toolbox', arguments: { toolbox_name: 'dev' } });
   const mark = `mark-${n}-${Math.random()}`;
   const echoed = await session.use('echo', { mark });

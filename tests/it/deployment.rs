@@ -156,6 +156,7 @@ fn the_files_agree_with_each_other_and_with_the_program() {
     assert!(balancer.contains(&format!("gateway:{port} ")), "{balancer}");
     assert!(balancer.contains(&format!("bind :{port}\n")), "{balancer}");
     let balance = ["balance roundrobin", "server-template gateway 3 "];
+    assert!(balancer.contains("\n    option http-no-delay\n"), "events are not held up: {balancer}");
     assert!(balance.iter().all(|line| balancer.contains(line)) && !balancer.contains("cookie"), "{balancer}");
     assert_eq!(services["gateway"]["deploy"]["replicas"], 3);
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Remote};
+use crate::client::{Client, Exchanged, MODERN, Remote};
 use crate::fleet::{Config, Fleet};
 use crate::harness::{Message, classic, dev, fake, fake_with, server};
 
@@ -80,6 +80,60 @@ fn a_state_outlives_the_replica_that_made_it_unless_it_names_a_parked_call() {
     }
 }
 
+/// One whole exchange of a modern caller who can be asked and can wait.
+#[track_caller]
+fn exchange(client: &mut Client, method: &str, name: &str, params: &Value) -> Exchanged {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": serde_json::from_str::<Value>(CAN_WAIT).expect("JSON"),
+    });
+    let web = client.over_http();
+    let version = format!("{}MCP-Protocol-Version: {MODERN}\r\n", web.common());
+    let headers = format!("{version}Mcp-Method: {method}\r\nMcp-Name: {name}\r\n");
+    let body = json!({"jsonrpc": "2.0", "id": 77, "method": method, "params": params});
+    web.exchange("POST", &headers, &body.to_string())
+}
+
+fn is_refused(answer: &Exchanged) -> bool {
+    answer.status == 503 && answer.headers.get("retry-after").map(String::as_str) == Some("1")
+}
+
+#[test]
+fn while_the_store_is_away_tasks_and_own_servers_are_served_at_their_home_alone() {
+    let mut file = own_servers();
+    file["toolboxes"]["dev"]["mcpServers"]["b"] = fake("--with job --era modern");
+    let Some(mut fleet) = Fleet::start(Config::Workbench(file)) else { return };
+    let mut clients = ["token-of-one", "token-of-two"].map(|token| fleet.modern_with(token));
+    let job =
+        json!({"name": "use_tool", "arguments": {"tool": {"toolbox": "dev", "server": "b", "tool": "job"}}});
+    let echo = json!({"name": "use_tool", "arguments": use_tool("echo", json!({}))});
+    let mut tasks = Vec::new();
+    for (home, client) in clients.iter_mut().enumerate() {
+        open(&fleet, client, home);
+        let begun = exchange(fleet.turn(client, home), "tools/call", "use_tool", &job);
+        let begun: Value = serde_json::from_str(&begun.body).expect("JSON");
+        tasks.push(begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned());
+    }
+    fleet.store.kill();
+    for (home, (client, task)) in clients.iter_mut().zip(&tasks).enumerate() {
+        for at in 0..3 {
+            let get = json!({"taskId": task});
+            let answers = [
+                exchange(fleet.turn(client, at), "tools/call", "use_tool", &echo),
+                exchange(fleet.turn(client, at), "tasks/get", task, &get),
+            ];
+            for answer in answers {
+                match at == home {
+                    true => assert!(answer.status == 200 && !answer.body.contains("error"), "{answer:?}"),
+                    false => assert!(is_refused(&answer), "home {home}, asked at {at}: {answer:?}"),
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn while_the_store_is_away_calls_go_on_and_states_are_refused_with_503() {
     let Some((mut fleet, mut client)) = opened("--with ask,echo --era modern") else { return };
@@ -87,35 +141,18 @@ fn while_the_store_is_away_calls_go_on_and_states_are_refused_with_503() {
     fleet.store.kill();
     fleet.call(&mut client, 1, "use_tool", use_tool("echo", json!({}))).text();
     // A retry may be the first to notice; whoever does is refused as well.
-    let result = questions.result();
-    let params = format!(
-        r#"{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}","io.modelcontextprotocol/clientInfo":{{"name":"t","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{"elicitation":{{}}}}}},"name":"use_tool","arguments":{ASK},"inputResponses":{{"it":{ACCEPT}}},"requestState":{}}}"#,
-        result["requestState"],
-        version = crate::client::MODERN,
-    );
-    let body = format!(r#"{{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{params}}}"#);
+    let mut retry = json!({"name": "use_tool", "requestState": questions.result()["requestState"]});
+    retry["arguments"] = serde_json::from_str(ASK).expect("JSON");
+    retry["inputResponses"]["it"] = serde_json::from_str(ACCEPT).expect("JSON");
     for at in 0..3 {
-        let web = fleet.turn(&mut client, at).over_http();
-        let headers = format!(
-            "{}MCP-Protocol-Version: {}\r\nMcp-Method: tools/call\r\nMcp-Name: use_tool\r\n",
-            web.common(),
-            crate::client::MODERN
-        );
-        let refused = web.exchange("POST", &headers, &body);
-        assert_eq!(refused.status, 503, "{at}: {refused:?}");
-        assert_eq!(refused.headers.get("retry-after").map(String::as_str), Some("1"), "{at}");
+        let refused = exchange(fleet.turn(&mut client, at), "tools/call", "use_tool", &retry);
+        assert!(is_refused(&refused), "{at}: {refused:?}");
         fleet.call(&mut client, at, "use_tool", use_tool("echo", json!({}))).text();
     }
     fleet.store.restart();
     client.until("states are accepted again", |client| {
-        let web = fleet.turn(client, 2).over_http();
-        let headers = format!(
-            "{}MCP-Protocol-Version: {}\r\nMcp-Method: tools/call\r\nMcp-Name: use_tool\r\n",
-            web.common(),
-            crate::client::MODERN
-        );
         // The store forgot its key, so the state may have gone with it; a new one is good.
-        web.exchange("POST", &headers, &body).status != 503
+        !is_refused(&exchange(fleet.turn(client, 2), "tools/call", "use_tool", &retry))
     });
     client.until("a new state is good elsewhere", |client| {
         let questions = asked(&fleet, client, 1);

@@ -40,6 +40,9 @@ pub(super) const END: u64 = u64::MAX;
 /// The longest request that is kept word for word, to say that it failed.
 const LONGEST_REQUEST: usize = 16 * 1024;
 
+/// The most logs that are remembered until they are removed. Those beyond expire by themselves.
+const MOST_OBSOLETE: usize = 64;
+
 /// How often, and after which pause, somebody who leaves looks whether all is stored.
 const MOST_LOOKS: usize = 500;
 const LOOK: Duration = Duration::from_millis(2);
@@ -141,6 +144,15 @@ struct HomeState {
     obsolete: Vec<String>,
     previous: Option<String>,
     touched: Option<Instant>,
+}
+
+impl HomeState {
+    /// Notes a log of which nobody needs to know any more.
+    fn let_go(&mut self, log: String) {
+        if self.obsolete.len() < MOST_OBSOLETE {
+            self.obsolete.push(log);
+        }
+    }
 }
 
 /// How far it is stored how a session stands.
@@ -265,9 +277,21 @@ impl Home {
     pub(super) fn set_inbox(&self, number: u64) {
         let mut state = self.state.lock();
         if let Some(old) = state.inbox.replace(number).filter(|old| *old != number) {
-            let log = self.log(old);
-            state.obsolete.push(log);
+            state.let_go(self.log(old));
         }
+        state.record.changed = true;
+        drop(state);
+        self.start();
+    }
+
+    /// Forgets the stream of an answer that nobody can resume any more.
+    pub(super) fn let_go(&self, number: u64) {
+        let mut state = self.state.lock();
+        if state.streams.remove(&number).is_none() {
+            return;
+        }
+        state.ended.remove(&number);
+        state.let_go(self.log(number));
         state.record.changed = true;
         drop(state);
         self.start();
@@ -484,7 +508,7 @@ impl Home {
             }
             if away {
                 let mut state = self.state.lock();
-                state.obsolete.extend(obsolete);
+                obsolete.into_iter().for_each(|log| state.let_go(log));
                 state.running = false;
                 return;
             }
@@ -496,10 +520,12 @@ impl Home {
             let Unstored { events, first, finished } = stream.unstored();
             let is_inbox = {
                 let state = self.state.lock();
-                if state.hold == Hold::Lost {
+                let is_inbox = state.inbox == Some(stream.number);
+                let is_known = is_inbox || state.streams.contains_key(&stream.number);
+                if state.hold == Hold::Lost || !is_known {
                     return stream.stored(END);
                 }
-                state.inbox == Some(stream.number)
+                is_inbox
             };
             let next = events.last().map_or(0, |(position, _)| position + 1);
             let mut events: Vec<_> =
@@ -604,4 +630,33 @@ fn brief(requests: &[u8]) -> String {
 /// How long a session that is idle after this time lives in the store.
 pub(super) fn life(idle: Duration) -> Duration {
     (idle.saturating_add(idle / 4)).saturating_add(GRACE).min(LONGEST_LIFE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+    use crate::replicas::in_process::InProcess;
+
+    #[tokio::test]
+    async fn logs_that_cannot_be_removed_are_not_remembered_for_ever() {
+        let store = Arc::new(InProcess::default());
+        let replicas = Replicas::new(store.clone(), &[Secret::new("a key of thirty-two bytes, at least")]);
+        let caller = Caller { toolbox: None, token: None };
+        let times = (Duration::from_secs(60), Duration::from_secs(60));
+        let home = Home::new(&replicas, "id", &caller, "2025-06-18", times);
+        home.bind(SessionHooks { record: Box::new(|| Some(Record::default())), lost: Box::new(|| {}) });
+        assert_eq!(home.enter().await, Ok(true));
+        {
+            let _writes = store.gate.write().await;
+            for number in 0..1000 {
+                home.set_inbox(number);
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(home.state.lock().obsolete.len(), MOST_OBSOLETE);
+        }
+        home.recorded().await;
+        home.flushed().await;
+        assert_eq!(home.state.lock().obsolete.len(), 0, "they are removed when that can be done");
+    }
 }

@@ -156,6 +156,7 @@ impl<S> HttpSession<S> {
             if let Some(stream) = streams.remove(&number) {
                 held -= stream.held();
                 stream.abandon();
+                self.home.iter().for_each(|home| home.let_go(number));
             }
         }
     }

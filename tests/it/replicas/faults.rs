@@ -136,6 +136,35 @@ fn a_draining_replica_finishes_its_calls_and_loses_no_session() {
 }
 
 #[test]
+fn a_rolling_restart_loses_no_session_and_fails_no_call() {
+    let config = tools("slow,started,release,echo");
+    let Some(mut cluster) = Cluster::start(config.clone()) else { return };
+    let mut clients: Vec<Client> = (0..3).map(|home| cluster.client_of(home)).collect();
+    clients.iter_mut().for_each(open);
+    for old in 0..3 {
+        cluster.add(config.clone());
+        let key = json!({"key": old.to_string()});
+        let slow: Vec<_> = clients
+            .iter_mut()
+            .map(|client| {
+                client.over_http().turn_to(cluster.addresses().split_off(old));
+                let slow = client.post_call("dev__a__slow", json!({"key": old.to_string(), "ms": 1000}));
+                client.call("dev__a__started", &key).text();
+                slow
+            })
+            .collect();
+        cluster.hosts[old].signal("TERM");
+        until("it drains", || cluster.get(old, "/readyz").status == 503);
+        for (client, slow) in clients.iter_mut().zip(&slow) {
+            client.over_http().turn_to(cluster.addresses().split_off(old + 1));
+            (0..3).for_each(|n| echo(client, n));
+            assert_eq!(client.answer(slow).text(), "slow");
+        }
+        assert_eq!(cluster.hosts[old].wait().code(), Some(0));
+    }
+}
+
+#[test]
 fn a_replica_that_was_paused_gives_up_what_others_have_taken() {
     let Some(cluster) = Cluster::start(own_tools("echo")) else { return };
     let mut client = cluster.client_of(0);

@@ -112,6 +112,11 @@ fn no_key_lasts_letters_go_when_they_come_and_sessions_leave_a_marker() {
     for kind in ["members", "key", "session:", "log:", "view:", "own:", "result:", "mail:"] {
         assert!(kept.iter().any(|entry| entry.key.contains(kind)), "no {kind} in {kept:#?}");
     }
+    let logs = kept.iter().filter(|entry| entry.key.contains(":log:"));
+    assert!(
+        logs.into_iter().all(|log| log.expires <= 300_000),
+        "streams are kept for five minutes: {kept:#?}"
+    );
 
     let web = clients[0].over_http();
     assert_eq!(web.exchange("DELETE", &web.common(), "").status, 204);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, KEY, echo, open, tools, until};
 use crate::client::{CAN_ALL, Client, Era, Web};
-use crate::harness::{dev, fake};
+use crate::harness::{Message, dev, fake};
 use crate::store::Store;
 
 const NEW_KEY: &str = "another state key of thirty-two bytes or more";
@@ -88,6 +88,59 @@ fn a_key_is_changed_without_loss_of_a_session_a_state_or_a_view() {
         running.iter().any(|(_, line)| line.contains("fake-upstream")),
         "what was open is open: {running:?}"
     );
+}
+
+/// Has a long result kept, and gives its id.
+fn keep(client: &mut Client) -> String {
+    let answer = client.call("dev__a__large", r#"{"bytes":5000}"#);
+    let kept = &answer.result()["_meta"]["mcp-workbench/offloaded"];
+    kept["id"].as_str().unwrap_or_else(|| panic!("no id: {answer:?}")).to_owned()
+}
+
+#[test]
+fn a_kept_result_is_read_as_long_as_the_key_that_sealed_it_is_in_the_list() {
+    let config = |keys: &[&str]| {
+        let mut config = tools("echo,large");
+        (config["offloadOver"], config["stateKey"]) = (json!(4000), json!(keys));
+        config
+    };
+    let Some(mut cluster) = Cluster::start(config(&[KEY])) else { return };
+    let mut clients = [cluster.client_of(0), cluster.client(Era::Modern)];
+    clients.iter_mut().for_each(open);
+    let read = |cluster: &Cluster, client: &mut Client, id: &str| {
+        let read = |replica: usize| {
+            client.over_http().turn_to([cluster.address(replica)]);
+            client.call("read_result", json!({"id": id, "bytes": "4990-"}))
+        };
+        (0..3).map(read).collect::<Vec<_>>()
+    };
+    let is_whole = |answer: &Message| answer.result()["content"][1]["text"] == "x".repeat(10);
+    let old = clients.each_mut().map(keep);
+    let mut new = None;
+    for keys in [&[KEY, NEW_KEY][..], &[NEW_KEY, KEY], &[NEW_KEY]] {
+        for replica in 0..3 {
+            put(&mut cluster, replica, config(keys), &format!("marked-{}-{}", keys.len(), keys[0].len()));
+        }
+        for (at, client) in clients.iter_mut().enumerate() {
+            let answers = read(&cluster, client, &old[at]);
+            match keys.contains(&KEY) {
+                true => assert!(answers.iter().all(is_whole), "{keys:?}: {answers:?}"),
+                false => assert!(
+                    answers.iter().all(|answer| answer.failure().contains("No result")),
+                    "{keys:?}: {answers:?}"
+                ),
+            }
+        }
+        let kept = new.get_or_insert_with(|| clients.each_mut().map(keep));
+        if keys[0] == KEY {
+            new = None;
+            continue;
+        }
+        for (client, id) in clients.iter_mut().zip(kept) {
+            let answers = read(&cluster, client, id);
+            assert!(answers.iter().all(is_whole), "{keys:?}: {answers:?}");
+        }
+    }
 }
 
 #[test]

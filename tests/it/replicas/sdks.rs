@@ -3,6 +3,7 @@
 #![allow(deprecated, reason = "the legacy era is deprecated in rmcp")]
 #![allow(clippy::disallowed_methods, reason = "tests start the programs they need")]
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rmcp::ClientServiceExt as _;
@@ -17,6 +18,7 @@ use crate::client::Era;
 use crate::harness::{Lab, dev, fake};
 use crate::independent::{Ears, Heard, QUESTION, beginning, params, within};
 use crate::npm;
+use crate::store::skipped;
 
 const URI: &str = "workbench://dev/a/fake://resource/1";
 
@@ -102,4 +104,58 @@ fn the_sdk_for_typescript_meets_one_server() {
     let finished = lab.run(Command::new("node").args([script, &balancer.url, URI]).current_dir(&lab.dir));
     assert_eq!((finished.code, finished.stdout.trim()), (Some(0), "all is well"), "{}", finished.stderr);
     check_end(&cluster, &balancer);
+}
+
+/// The SDK for Python, as its committed list says, or why there is none. It is installed once for all runs of a checkout.
+fn python_sdk() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (place, list) = (root.join("target/wheels/sdk-2"), root.join("tests/sdks/requirements-2.txt"));
+    let wanted = std::fs::read_to_string(&list).expect("it is committed");
+    let is_installed = || std::fs::read_to_string(place.join("installed-from")).is_ok_and(|it| it == wanted);
+    if is_installed() {
+        return Ok(place);
+    }
+    let lab = Lab::new();
+    let aside = root.join(format!("target/wheels/sdk-2.{}", std::process::id()));
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary=:all:",
+        "--target",
+    ]);
+    let output = pip.arg(&aside).arg("--requirement").arg(list).current_dir(&lab.dir).output();
+    let output = output.map_err(|error| format!("python3: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    std::fs::write(aside.join("installed-from"), &wanted).map_err(|error| error.to_string())?;
+    // Of another list, or not there.
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::rename(&aside, &place).map_err(|error| error.to_string())?;
+    Ok(place)
+}
+
+#[test]
+fn the_sdk_for_python_meets_one_server_in_either_era() {
+    let sdk = match python_sdk() {
+        Ok(sdk) => sdk,
+        Err(reason) => return skipped(&format!("no SDK for Python: {reason}")),
+    };
+    for mode in ["legacy", "auto"] {
+        let Some((cluster, balancer)) = balanced() else { return };
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdks/session.py");
+        let lab = Lab::new();
+        let mut command = Command::new("python3");
+        command.args([script, &balancer.url, URI, mode]).env("PYTHONPATH", &sdk).current_dir(&lab.dir);
+        let finished = lab.run(&mut command);
+        assert_eq!((finished.code, finished.stdout.trim()), (Some(0), "all is well"), "{}", finished.stderr);
+        match mode {
+            "legacy" => check_end(&cluster, &balancer),
+            _ => assert!(balancer.served().iter().all(|count| *count >= 3)),
+        }
+    }
 }

@@ -136,6 +136,7 @@ fn the_store_shows_ids_of_replicas_counters_and_times_and_nothing_else() {
     let session = client.over_http().session.clone().expect("one");
     let entries = cluster.store.entries();
     assert!(entries.iter().any(|entry| entry.key.starts_with("mcpwb:{default}:session:")), "{entries:?}");
+    assert!(!entries.iter().any(|entry| entry.key.ends_with(":key")), "the file has one: {entries:?}");
     for entry in &entries {
         assert!(entry.key.starts_with("mcpwb:{default}:"), "{entry:?}");
         assert!((1..=30 * 24 * 60 * 60 * 1000).contains(&entry.expires), "{entry:?}");

@@ -5,6 +5,8 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -42,8 +44,11 @@ fn a_store_that_cannot_be_used_is_status_4_and_says_why_without_the_password() {
     // A server that is one of a cluster.
     let cluster = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let moved = cluster.local_addr().expect("its address");
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
     std::thread::spawn(move || {
         for mut stream in cluster.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
             std::thread::spawn(move || {
                 let mut request = [0; 64 * 1024];
                 while stream.read(&mut request).is_ok_and(|read| read > 0) {
@@ -64,6 +69,7 @@ fn a_store_that_cannot_be_used_is_status_4_and_says_why_without_the_password() {
         assert!(stderr.contains(&address) && stderr.contains(words), "{url}: {stderr}");
         assert!(!stderr.contains("-password") && stdout.is_empty(), "{stderr}");
     }
+    assert_eq!(tries.load(Ordering::Relaxed), 1, "whoever refuses is not asked again");
 }
 
 #[test]

@@ -42,6 +42,10 @@ fn check_away(cluster: &Cluster, client: &mut Client, modern: &mut Client) {
     assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits for the store: {:?}", begun.elapsed());
     for replica in [1, 2] {
         assert!(is_refused(&post(cluster, replica, client, PING)), "a session of another home");
+        let mut web = Web::new(&cluster.address(replica));
+        web.session = client.over_http().session.clone();
+        let resume = format!("{}Last-Event-ID: 1-1\r\n", web.common());
+        assert!(is_refused(&web.exchange("GET", &resume, "")), "its streams cannot be resumed elsewhere");
     }
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
     let web = Web::new(&cluster.address(0));

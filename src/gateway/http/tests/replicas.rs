@@ -184,6 +184,89 @@ async fn what_was_in_flight_fails_at_once_and_what_comes_next_waits_until_all_is
     two.server.fake.noted(r#"restore ["5"] 2"#).await;
 }
 
+#[tokio::test]
+async fn a_second_stream_at_another_replica_takes_the_place_of_the_first() {
+    let [one, two] = two().await;
+    let session = one.server.session("2025-06-18").await;
+    let mut before = None;
+    for (n, replica) in [&two, &one, &two].into_iter().enumerate() {
+        let mut stream = replica.server.connect().await;
+        stream.send(&get("/mcp", &format!("{session}Accept: text/event-stream\r\n"))).await;
+        assert!(stream.head().await.is_event_stream());
+        stream.chunk().await;
+        assert!(one.server.fake.unrelated(0).send(notice(format!(r#"{{"n":{n}}}"#))));
+        assert!(stream.events(1).await[0].ends_with(&format!(r#" {{"n":{n}}}"#)));
+        if let Some(mut old) = before.replace(stream) {
+            assert_eq!(old.chunk().await, None, "the first one has ended");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_stored_before_it_is_sent() {
+    let store = Arc::new(InProcess::default());
+    let one = Replica::start(&(store.clone() as Arc<dyn Store>)).await;
+    let session = one.server.session("2025-06-18").await;
+    let mut stream = one.server.connect().await;
+    stream.send(&get("/mcp", &format!("{session}Accept: text/event-stream\r\n"))).await;
+    assert!(stream.head().await.is_event_stream());
+    stream.chunk().await;
+    let writes = store.gate.write().await;
+    assert!(one.server.fake.unrelated(0).send(notice("{}")));
+    {
+        let mut sent = pin!(stream.events(1));
+        for id in 1..4 {
+            let request = post("/mcp", &session, &call(id, "ping"));
+            tokio::select! {
+                biased;
+                events = &mut sent => panic!("it did not wait: {events:?}"),
+                answer = one.server.ask(&request) => assert_eq!(answer.status, 200),
+            }
+        }
+        drop(writes);
+        assert!(sent.await[0].ends_with(" {}"));
+    }
+}
+
+#[tokio::test]
+async fn a_session_leaves_no_more_streams_in_the_store_than_it_keeps_itself() {
+    let store: Arc<dyn Store> = Arc::new(InProcess::default());
+    let one = Replica::start(&store).await;
+    let session = one.server.session("2025-06-18").await;
+    let mut whole = String::new();
+    for id in 1..=300 {
+        whole = one.server.ask(&post("/mcp", &session, &call(id, "progress"))).await.body;
+    }
+    let end = Instant::now() + PATIENCE;
+    let (standing, logs) = loop {
+        assert!(Instant::now() < end);
+        let entry = one.replicas.read(&entry_key(id_of(&session))).await.unwrap().unwrap();
+        let standing = Standing::read(&entry.value).unwrap();
+        let (first, last) = (standing.streams.keys().next(), standing.streams.keys().last());
+        if let (Some(first), Some(last)) = (first, last)
+            && standing.streams.len() < 300
+        {
+            let log = |number| {
+                format!("log:{}:{number}", entry_key(id_of(&session)).trim_start_matches("session:"))
+            };
+            let events = [log(first - 1), log(*last)].map(|log| {
+                let replicas = one.replicas.clone();
+                async move { replicas.events(&log, 0).await.unwrap().len() }
+            });
+            let [before, last] = events;
+            break (standing.streams.len(), [before.await, last.await]);
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!((256..300).contains(&standing), "{standing}");
+    assert_eq!(logs, [0, 4], "the log of a stream goes with it");
+    // The last one can still be read again.
+    let events = events_in(&whole);
+    let first = events[0].split(' ').next().unwrap();
+    let after = format!("{session}Last-Event-ID: {first}\r\nAccept: text/event-stream\r\n");
+    assert_eq!(events_in(&one.server.ask(&get("/mcp", &after)).await.body), events[1..]);
+}
+
 /// The id in the header that names a session.
 fn id_of(session: &str) -> &str {
     session.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("it names one")
