@@ -55,7 +55,7 @@ impl Servers {
                     (Ok(_), _) => return tell(output, &label, &format!("{label} needs no login"), None),
                     (Err(_), Some(login)) => {
                         go_through_one(screen, &label, login, browser).await?;
-                        shell.forget_failure(upstream);
+                        shell.forget_failure(upstream).await;
                     }
                     (Err(error), None) => return Err(lost(&label, &label, &error)),
                 }

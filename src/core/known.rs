@@ -156,11 +156,13 @@ impl Known {
         self.definitions.as_ref()?.failure(&spec.transport, &fingerprint(&spec), SystemTime::now())
     }
 
-    /// Forgets why an upstream failed, because something has changed that is not part of its entry.
-    pub fn forget_failure(&self, upstream: &Upstream) {
-        if let Some(definitions) = &self.definitions {
-            definitions.forget_failure(&upstream.spec().transport);
-        }
+    /// Forgets why an upstream failed, because something has changed that is not part of its entry. A failure that is
+    /// just being written to disk is forgotten too.
+    pub fn forget_failure(&self, upstream: &Arc<Upstream>) -> impl Future<Output = ()> + Send + use<> {
+        self.save(upstream, |definitions, transport| {
+            definitions.forget_failure(transport);
+            Ok(())
+        })
     }
 
     fn save<S>(&self, upstream: &Arc<Upstream>, save: S) -> impl Future<Output = ()> + Send + use<S>
@@ -296,6 +298,24 @@ mod tests {
         std::fs::remove_dir_all(&place).expect("the directory is ours");
         assert_eq!(known.offered(&one), Some(sent));
         assert_eq!(known.protocol(&one.transport), Some(protocol));
+    }
+
+    /// A login takes no longer than the write of why it was needed.
+    #[tokio::test]
+    async fn a_failure_that_is_still_being_written_is_forgotten_too() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-forgotten-{}", std::process::id()));
+        let (known, upstream) = (Known::new(Some(&place), &place), Upstream::unreal("box", "s"));
+        let writing = known.turn.clone().acquire_owned().await.expect("it is never closed");
+        let failed = tokio::spawn(known.failed(&upstream, StartError::from("it needs a login")));
+        tokio::task::yield_now().await;
+        let forgotten = tokio::spawn(known.forget_failure(&upstream));
+        tokio::task::yield_now().await;
+        drop(writing);
+        failed.await.expect("it is written");
+        assert!(place.exists());
+        forgotten.await.expect("it is forgotten");
+        assert_eq!(known.failure(&upstream).map(|error| error.problem), None);
+        std::fs::remove_dir_all(&place).expect("the directory is ours");
     }
 
     #[test]

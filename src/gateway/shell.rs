@@ -103,8 +103,8 @@ impl Shell {
     }
 
     /// Makes the next verb ask an upstream again that has failed.
-    pub fn forget_failure(&self, upstream: &Upstream) {
-        self.gateway.engine.known.forget_failure(upstream);
+    pub async fn forget_failure(&self, upstream: &Arc<Upstream>) {
+        self.gateway.engine.known.forget_failure(upstream).await;
     }
 
     /// The view that a client would have if the upstreams offered these items.
