@@ -306,7 +306,11 @@ mod tests {
         assert_eq!(found("$.none"), [""; 0]);
         assert_eq!(found("$.a[?@.b > 99]"), ["$['a'][1]: {\"b\":1e2}"]);
         assert_eq!(found("$['a b']"), ["$['a b']: {\"b\": null}"]);
-        assert!(find(text, "$.[").unwrap_err().starts_with("path: "));
+        assert_eq!(found("$.a[?length(@) == 2]"), ["$['a'][2]: \"x\\u0041\""]);
+        // These would compile their expression anew for each value.
+        for path in ["$.a[?match(@, 'x.')]", "$.a[?search(@, 'x')]", "$.["] {
+            assert!(find(text, path).unwrap_err().starts_with("path: "), "{path}");
+        }
         assert_eq!(find(text, "$..*..*..*"), Err("path may have `..` at most 2 times".to_owned()));
         assert!(find("no JSON", "$").unwrap_err().starts_with("path needs a result that is JSON"));
     }
