@@ -57,19 +57,13 @@ pub struct Whole {
     limit: usize,
     /// How many lines it has.
     lines: usize,
-    /// Whether it is known to be JSON, since it is structured content.
-    is_structured: bool,
 }
 
 impl Whole {
     /// A result with the limit that was in force when it was kept.
     pub fn new(text: String, limit: usize) -> Self {
         let lines = lines::count(&text);
-        Self { text, limit, lines, is_structured: false }
-    }
-
-    fn of_structured(text: String, limit: usize) -> Self {
-        Self { is_structured: true, ..Self::new(text, limit) }
+        Self { text, limit, lines }
     }
 
     /// The joined texts, or the structured content as the upstream spelled it.

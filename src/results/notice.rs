@@ -27,7 +27,7 @@ pub(super) fn notice(tool: &str, id: &str, whole: &Whole) -> String {
             notice.push('\n');
         }
     }
-    match outline::outline(whole, SHOWN) {
+    match outline::outline(text, SHOWN) {
         Some(outline) => notice.push_str(&format!("--- outline ---\n{outline}")),
         None => notice.truncate(notice.len() - 1),
     }

@@ -47,11 +47,8 @@ impl Offloaded {
             changes.push(("structuredContent", None));
         }
         let left = result.with(&changes);
-        let whole = match is_text {
-            true => Whole::new(content.text, limit),
-            false => Whole::of_structured(structured.to_owned(), limit),
-        };
-        Some(Self { whole: Arc::new(whole), left, blocks, before })
+        let whole = if is_text { content.text } else { structured.to_owned() };
+        Some(Self { whole: Arc::new(Whole::new(whole, limit)), left, blocks, before })
     }
 
     /// The result with a notice in the place of what is kept under this id, for a client that reads it with this tool.

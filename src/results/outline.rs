@@ -3,17 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use super::Whole;
 use super::path::{self, Value};
 
 /// One path a line, each good as `path`, breadth first, arrays by their first element, `most` bytes at most; `None` where
-/// the text is not JSON.
-pub(super) fn outline(whole: &Whole, most: usize) -> Option<String> {
-    let root = match whole.is_structured {
-        true => path::value(&whole.text),
-        false => path::root(&whole.text)?,
-    };
-    let mut waiting = VecDeque::from([("$".to_owned(), root)]);
+/// the text is not JSON, or is JSON that `path` cannot read.
+pub(super) fn outline(text: &str, most: usize) -> Option<String> {
+    let mut waiting = VecDeque::from([("$".to_owned(), path::root(text)?)]);
     let mut outline = String::new();
     while let Some((place, value)) = waiting.pop_front() {
         let mut line = format!("{place}: ");
@@ -53,14 +48,6 @@ pub(super) fn outline(whole: &Whole, most: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn outline(text: &str, most: usize) -> Option<String> {
-        let outline = super::outline(&Whole::new(text.to_owned(), 4000), most);
-        if outline.is_some() {
-            assert_eq!(super::outline(&Whole::of_structured(text.to_owned(), 4000), most), outline);
-        }
-        outline
-    }
-
     #[test]
     fn it_goes_breadth_first_and_shows_arrays_by_their_first_element() {
         let text = r#" {"items":[{"id":7,"a b":null,"l":[]},{"id":8}],"ok":true,"n\u00e9":"x","0":{}} "#;
@@ -75,12 +62,32 @@ mod tests {
 
     #[test]
     fn each_path_is_good_as_a_path() {
-        let text = r#"{"it's":{"\\":{"\"":[{"\n":1}]}}}"#;
-        let value: serde_json::Value = serde_json::from_str(text).unwrap();
-        for line in outline(text, 1000).unwrap().lines() {
+        let text = r#"{"it's":{"\\":{"\"":[{"\n":1}]}},"\\\"'":0,"../../../a":{"\u2028é":"\ud83d\ude00"}}"#;
+        let outline = outline(text, 1000).unwrap();
+        assert_eq!(outline.lines().count(), 9, "{outline}");
+        for line in outline.lines() {
             let (path, _) = line.rsplit_once(": ").unwrap();
-            let found = serde_json_path::JsonPath::parse(path).unwrap().query(&value).all();
-            assert_eq!(found.len(), 1, "{path}");
+            assert_eq!(path::find(text, path).map(|found| found.len()), Ok(1), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_no_path_can_read_has_no_outline() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let (deep, deeper) = (nested(127), nested(128));
+        for (text, is_read) in [
+            (deep.as_str(), true),
+            (&deeper, false),
+            (r#"{"a":[1e308]}"#, true),
+            (r#"{"a":[1e999]}"#, false),
+            (r#"["\ud83d\ude00"]"#, true),
+            (r#"["\ud83d"]"#, false),
+            (r#"{"\ude00":1}"#, false),
+            ("[true,null,-1,18446744073709551616]", true),
+            ("[1] 2", false),
+        ] {
+            let outline = outline(text, 1000);
+            assert_eq!((outline.is_some(), path::find(text, "$").is_ok()), (is_read, is_read), "{text}");
         }
     }
 }

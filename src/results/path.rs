@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json_path::JsonPath;
 
-use crate::json::{Scanner, string_end};
+use crate::json::string_end;
 
 /// How often a path may go down to all descendants: each time, what it finds is multiplied by the depth of the value.
 const MOST_DESCENTS: usize = 2;
@@ -21,9 +23,61 @@ pub(super) enum Value<'a> {
     Scalar(&'static str),
 }
 
-/// The outermost value; `None` where the text is not JSON.
+/// The outermost value; `None` where the text is not JSON that a path can be looked for in.
 pub(super) fn root(text: &str) -> Option<Value<'_>> {
-    Scanner::default().scan_str(text).is_ok().then(|| value(text))
+    serde_json::from_str::<Readable>(text).is_ok().then(|| value(text))
+}
+
+/// JSON that [`find`] can read, read the same way and forgotten at once. The reader is stricter than the grammar: it
+/// refuses lone surrogates, numbers that no double can hold, and values that are nested too deeply.
+struct Readable;
+
+impl<'de> Deserialize<'de> for Readable {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        text.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Readable {
+    type Value = Self;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self, A::Error> {
+        while elements.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        while members.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
 }
 
 /// A value that is known to be valid JSON.
@@ -136,14 +190,14 @@ pub(super) struct Match {
 
 /// All values that a path leads to, in the order of the text; the error is in the parser's words.
 pub(super) fn find(text: &str, path: &str) -> Result<Vec<Match>, String> {
-    if path.matches("..").count() > MOST_DESCENTS {
+    let parsed = JsonPath::parse(path).map_err(|error| format!("path: {error}"))?;
+    if descents(path) > MOST_DESCENTS {
         return Err(format!("path may have `..` at most {MOST_DESCENTS} times"));
     }
-    let path = JsonPath::parse(path).map_err(|error| format!("path: {error}"))?;
     let value: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("path needs a result that is JSON: {error}"))?;
     let mut wanted = Wanted::default();
-    for located in path.query_located(&value).locations() {
+    for located in parsed.query_located(&value).locations() {
         wanted.insert(
             &located.to_string(),
             located.iter().map(|element| match element {
@@ -156,6 +210,20 @@ pub(super) fn find(text: &str, path: &str) -> Result<Vec<Match>, String> {
     wanted.locate(text, text, &mut found);
     found.sort_by_key(|found| (found.span.start, std::cmp::Reverse(found.span.end)));
     Ok(found)
+}
+
+/// How often a valid path goes down to all descendants. Dots in what is quoted do not count: names may be paths of files.
+fn descents(path: &str) -> usize {
+    let (mut outside, mut quote, mut characters) = (String::new(), None, path.chars());
+    while let Some(character) = characters.next() {
+        match quote {
+            Some(_) if character == '\\' => drop(characters.next()),
+            Some(open) => quote = Some(open).filter(|open| *open != character),
+            None if matches!(character, '\'' | '"') => quote = Some(character),
+            None => outside.push(character),
+        }
+    }
+    outside.matches("..").count()
 }
 
 /// The places that are looked for, by the way to them.
@@ -238,8 +306,25 @@ mod tests {
         assert_eq!(found("$.none"), [""; 0]);
         assert_eq!(found("$.a[?@.b > 99]"), ["$['a'][1]: {\"b\":1e2}"]);
         assert_eq!(found("$['a b']"), ["$['a b']: {\"b\": null}"]);
-        assert!(find(text, "$.[").unwrap_err().starts_with("path: "));
+        assert_eq!(found("$.a[?length(@) == 2]"), ["$['a'][2]: \"x\\u0041\""]);
+        // These would compile their expression anew for each value.
+        for path in ["$.a[?match(@, 'x.')]", "$.a[?search(@, 'x')]", "$.["] {
+            assert!(find(text, path).unwrap_err().starts_with("path: "), "{path}");
+        }
         assert_eq!(find(text, "$..*..*..*"), Err("path may have `..` at most 2 times".to_owned()));
         assert!(find("no JSON", "$").unwrap_err().starts_with("path needs a result that is JSON"));
+    }
+
+    #[test]
+    fn only_real_descents_count() {
+        for (path, count) in [
+            ("$..a..b", 2),
+            ("$['../../../a']..['b\\'..']", 1),
+            (r#"$["..'..\"..\\"]..a"#, 1),
+            ("$..[?@.a == '....']..*..b", 3),
+        ] {
+            assert!(JsonPath::parse(path).is_ok(), "{path}");
+            assert_eq!(descents(path), count, "{path}");
+        }
     }
 }

@@ -335,6 +335,46 @@ fn the_file_is_followed_while_the_gateway_serves() {
 }
 
 #[test]
+fn a_lock_that_only_warns_stays_when_its_file_goes() {
+    let tool = |rest: &str| format!(r#"{{"name":"t","inputSchema":{{"type":"object"}}{rest}}}"#);
+    let (good, bad) = (tool(""), tool(r#","_meta":{"x":1}"#));
+    let mut config = dev("dynamic", json!({"a": fake_with("--with change", &["--tool", &good])}));
+    config["lock"] = json!("warn");
+    let place = Place::workbench(config.clone());
+    assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+    let path = place.lab.dir.join("workbench-config.lock");
+    let mut gateway = in_place(place.lab, &config);
+    gateway.open("dev");
+    let change = |gateway: &mut Gateway, now: &str| {
+        gateway.call("dev__a__change", json!({"add": [now], "remove": ["t"]})).text();
+    };
+    // Each time the server differs from what was approved, which is logged, and clients see what it sends.
+    let differs = |gateway: &mut Gateway, times: usize| {
+        gateway.changes();
+        change(gateway, &bad);
+        gateway.notification(TOOLS_CHANGED);
+        logged(gateway, "the tool t differs from the one approved in workbench-config.lock", times);
+        logged(gateway, "it is shown nevertheless, since `lock` is \"warn\"", times);
+        assert!(gateway.request("tools/list", "{}").raw.contains(r#""x":1"#));
+        assert!(!gateway.call("dev__a__t", "{}").is_error());
+        change(gateway, &good);
+        gateway.notification(TOOLS_CHANGED);
+    };
+    differs(&mut gateway, 1);
+    std::fs::remove_file(&path).expect("it is there");
+    gateway.stderr_with("the lock file does not exist");
+    differs(&mut gateway, 2);
+    gateway.replace_file("workbench-config.lock", "{");
+    gateway.stderr_with("this is not valid JSON");
+    differs(&mut gateway, 3);
+    logged(&mut gateway, "until then, what was approved before stays in force", 2);
+    // A file that is there again counts, and here it approves nothing.
+    gateway.replace_file("workbench-config.lock", "{\"lockVersion\": 1, \"toolboxes\": {}}");
+    logged(&mut gateway, "the tool t is not in workbench-config.lock", 1);
+    assert!(!gateway.call("dev__a__t", "{}").is_error());
+}
+
+#[test]
 fn a_lock_is_put_in_force_while_the_server_is_down() {
     let crash = r#"{"name":"crash","inputSchema":{"type":"object"}}"#;
     let config =

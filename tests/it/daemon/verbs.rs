@@ -1,11 +1,12 @@
 //! What people see of the daemon, and how they switch it on.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::{Den, dev, leave, open, sessions};
-use crate::harness::fake;
+use crate::harness::{fake, gateway_path, toolman_path};
 
 #[test]
 fn what_runs_can_be_seen() {
@@ -95,31 +96,45 @@ fn an_invalid_file_starts_no_daemon_and_other_verbs_ignore_the_key() {
 
 #[test]
 fn connect_writes_the_key_into_our_file() {
-    let den = Den::new(&json!({"toolboxes": {}}));
-    let file = den.lab.dir.join("xdg-config/mcp-workbench/workbench-config.json");
-    fs::create_dir_all(file.parent().expect("a directory")).expect("ours");
     let before = "{\n  // mine\n  \"toolboxes\": {}\n}\n";
+    let after = "{\n  // mine\n  \"toolboxes\": {},\n  \"daemon\": true\n}\n";
+    connects(&gateway_path(), "mcp-workbench/workbench-config.json", before, after);
+    let servers = "[[servers]] # mine\nnamespace = \"n\"\ncommand = \"x\"\n";
+    let before = format!("search = true\n\n{servers}");
+    let after = format!("search = true\ndaemon = true\n\n{servers}");
+    connects(&toolman_path(), "toolman/tools.toml", &before, &after);
+    // The key stands before the first table.
+    connects(&toolman_path(), "toolman/tools.toml", servers, &format!("daemon = true\n{servers}"));
+}
+
+/// `connect --daemon` shows and writes a change of our file, together with that of the client's.
+#[track_caller]
+fn connects(program: &Path, name: &str, before: &str, after: &str) {
+    let den = Den::new(&json!({"toolboxes": {}}));
+    let file = den.lab.dir.join("xdg-config").join(name);
+    fs::create_dir_all(file.parent().expect("a directory")).expect("ours");
     fs::write(&file, before).expect("ours");
+    let now = || fs::read_to_string(&file).expect("ours");
     let connect =
-        |more: &[&str]| den.lab.run(den.command().args(["connect", "gemini", "--daemon"]).args(more));
+        |more: &[&str]| den.lab.run(den.program(program).args(["connect", "gemini", "--daemon"]).args(more));
     let shown = connect(&["--dry-run"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    assert!(shown.stdout.contains("+  \"daemon\": true"), "{shown:?}");
+    let added = after.lines().find(|line| line.contains("daemon")).expect("it is there");
+    assert!(shown.stdout.contains(&format!("+{added}\n")), "{shown:?}");
     assert!(shown.stdout.contains("settings.json"), "the client's file is shown as well: {shown:?}");
-    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+    assert_eq!(now(), before);
     let written = connect(&["--yes", "--json"]);
     assert_eq!(written.code, Some(0), "{written:?}");
     let told: Value = serde_json::from_str(&written.stdout).expect("one JSON value");
     assert_eq!((&told["written"], &told["config"]["written"]), (&json!(true), &json!(true)), "{told}");
-    let after = fs::read_to_string(&file).expect("ours");
-    assert!(after.contains("// mine") && after.contains("\"daemon\": true"), "{after}");
+    assert_eq!(now(), after);
     let again = connect(&["--yes", "--json"]);
     let told: Value = serde_json::from_str(&again.stdout).expect("one JSON value");
     assert_eq!((&told["changed"], &told["config"]["changed"]), (&json!(false), &json!(false)), "{told}");
     // Without a terminal and without --yes nothing is written.
     fs::write(&file, before).expect("ours");
     assert_eq!(connect(&[]).code, Some(2));
-    assert_eq!(fs::read_to_string(&file).expect("ours"), before);
+    assert_eq!(now(), before);
 }
 
 #[test]

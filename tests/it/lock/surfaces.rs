@@ -1,5 +1,7 @@
 //! Every surface that names a tool, while a server is hostile.
 
+use std::collections::BTreeSet;
+
 use crate::client::{Over, Web};
 
 use super::*;
@@ -34,19 +36,20 @@ const WITHOUT_DEFINITIONS: [&str; 12] = [
 /// A method that the gateway answers and that is in neither list above is a surface that was forgotten.
 #[test]
 fn every_method_is_asked_or_shows_no_definition() {
-    let sources =
-        [include_str!("../../../src/gateway/mod.rs"), include_str!("../../../src/gateway/modern.rs")];
-    let mut methods = std::collections::BTreeSet::new();
-    for line in sources.iter().flat_map(|source| source.lines()) {
-        // The arms of the tables of methods.
-        let arm = line.split_once(" => ").map(|(arm, _)| arm.trim()).filter(|arm| arm.starts_with('"'));
-        methods.extend(arm.iter().flat_map(|arm| arm.split('"').skip(1).step_by(2)));
-    }
+    let mut methods = arms(include_str!("../../../src/gateway/mod.rs"));
+    methods.extend(arms(include_str!("../../../src/gateway/modern.rs")));
     methods.retain(|method| !method.starts_with("notifications/"));
     // This one is answered before the table is looked at.
     methods.extend(["tools/call"]);
-    let known: std::collections::BTreeSet<_> = ASKED.into_iter().chain(WITHOUT_DEFINITIONS).collect();
+    let known: BTreeSet<_> = ASKED.into_iter().chain(WITHOUT_DEFINITIONS).collect();
     assert_eq!(methods, known);
+}
+
+/// The texts in the arms of a source's tables.
+fn arms(source: &str) -> BTreeSet<&str> {
+    let arms = source.lines().filter_map(|line| Some(line.split_once(" => ")?.0.trim()));
+    let arms = arms.filter(|arm| arm.starts_with('"'));
+    arms.flat_map(|arm| arm.split('"').skip(1).step_by(2)).collect()
 }
 
 /// Everything that a client can ask for, in words that find, guess or name what is withheld.
@@ -290,7 +293,11 @@ fn the_console_does_not_show_what_is_withheld() {
     let (_, key) = started.split_once("/console#key=").expect("the address of the console");
     let mut tab = Web::new(&host.address);
     tab.token = key.split_whitespace().next().map(str::to_owned);
+    let mut events = Web::new(&host.address);
+    (events.token, events.path) = (tab.token.clone(), "/console/api/events".to_owned());
+    let mut asked = BTreeSet::from(["/events".to_owned()]);
     let mut ask = |method: &str, path: &str, body: &str| {
+        asked.insert(format!("/{}", path.split('?').next().expect("a path")));
         tab.path = format!("/console/api/{path}");
         tab.exchange(method, &tab.common(), body)
     };
@@ -310,6 +317,30 @@ fn the_console_does_not_show_what_is_withheld() {
         assert_eq!((shown.status, called.status), (status, status), "{name}: {} {}", shown.body, called.body);
         clean(name, &(shown.body + &called.body));
     }
+    // The calls come last, and one of them was for the tool that is approved.
+    events.listen();
+    Client::of_session(events, CAN_ALL).take("the calls", |told| {
+        clean("events", &told.raw);
+        told.raw.contains("read_file")
+    });
+    let server = json!([0, "dev", "files", 0]).to_string();
+    let encoded: String = server.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let order = json!({"id": server}).to_string();
+    for (method, path, body, status) in [
+        ("GET", &*format!("server?id={encoded}"), "", 200),
+        ("POST", "restart", &order, 200),
+        ("GET", "kept?call=0", "", 200),
+        ("GET", "tools", "", 200),
+        ("POST", "stop", &order, 200),
+        ("GET", "tools?query=poison", "", 200),
+    ] {
+        let told = ask(method, path, body);
+        assert_eq!(told.status, status, "{path}: {}", told.body);
+        clean(path, &told.body);
+    }
+    // A path that was not asked for is a surface that was forgotten.
+    let asked: BTreeSet<_> = asked.iter().map(String::as_str).collect();
+    assert_eq!(arms(include_str!("../../../src/gateway/console/api.rs")), asked);
 }
 
 #[test]

@@ -240,6 +240,30 @@ fn what_holds_a_secret_or_a_member_twice_is_not_written() {
 }
 
 #[test]
+fn doctor_names_prompts_that_are_withheld() {
+    let config = |prompt: &str| dev("dynamic", json!({"files": files(prompt)}));
+    let workbench = Place::workbench(config(PROMPT));
+    let toolman = Place::toolman(&tools_toml(PROMPT, ""));
+    for (place, file, hostile) in [
+        (workbench, "workbench-config.json", config(HOSTILE_PROMPT).to_string()),
+        (toolman, "tools.toml", tools_toml(HOSTILE_PROMPT, "")),
+    ] {
+        offer(&place.lab, &GOOD);
+        assert_eq!(place.run(&["lock", "--yes"]).code, Some(0));
+        let doctor = place.json(&["doctor"], 0);
+        assert_eq!(doctor["servers"][0]["withheld"], json!([]), "{doctor}");
+        place.lab.write(file, &place.lab.fill(&hostile));
+        offer(&place.lab, &HOSTILE);
+        let doctor = place.json(&["doctor"], 0);
+        let withheld = json!(["write_file", "read_poison", "report", "list_poison", "ask"]);
+        assert_eq!(doctor["servers"][0]["withheld"], withheld, "{doctor}");
+        let doctor = place.run(&["doctor"]).stdout;
+        let names = "withheld by the lock: write_file, read_poison, report, list_poison, ask\n";
+        assert!(doctor.contains(names), "{doctor}");
+    }
+}
+
+#[test]
 fn servers_of_toolman_that_share_a_namespace_share_a_lock() {
     let tool =
         |name: &str, text: &str| format!("--tool '{{\"name\":\"{name}\",\"description\":\"{text}\"}}'");
