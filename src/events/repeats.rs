@@ -24,14 +24,14 @@ const REMEMBERED: usize = 128;
 /// The requests that are remembered.
 #[derive(Default)]
 pub(super) struct Repeats {
-    remembered: Vec<Option<Box<Known>>>,
+    remembered: Vec<Option<Box<KnownCall>>>,
     /// Under which circumstances they were told: who wants to know, and the secrets of the configuration.
     circumstances: (u8, Redactor),
     stamp: Stamp,
 }
 
 /// A request that was told before, and what came of it.
-struct Known {
+struct KnownCall {
     exchange: Exchange,
     places: Option<Places>,
     /// Its line, where it has one.
@@ -95,7 +95,7 @@ impl Repeats {
         };
         self.remembered.resize_with(REMEMBERED, || None);
         let place = place(&exchange);
-        self.remembered[place] = Some(Box::new(Known { exchange, places, mould }));
+        self.remembered[place] = Some(Box::new(KnownCall { exchange, places, mould }));
     }
 }
 
