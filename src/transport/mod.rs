@@ -8,6 +8,8 @@ pub mod oauth;
 pub mod outbox;
 pub mod peer;
 #[cfg(unix)]
+pub mod pipe;
+#[cfg(unix)]
 pub mod socket;
 pub mod sse;
 pub mod stdio;

@@ -34,26 +34,26 @@ mod unix {
     use std::os::unix::net::UnixStream;
 
     use tokio::io::{AsyncRead, AsyncWrite};
-    use tokio::net::unix::pipe;
 
+    use crate::transport::pipe::{PipeReader, PipeWriter};
     use crate::transport::socket::{self, SocketWriter};
 
     pub(super) fn reader() -> Option<Box<dyn AsyncRead + Send + Unpin>> {
         match watched(std::io::stdin().as_fd())? {
-            WatchedPipe::Pipe(file) => Some(Box::new(pipe::Receiver::from_file(file).ok()?)),
+            WatchedPipe::Pipe(fd) => Some(Box::new(PipeReader::new(fd).ok()?)),
             WatchedPipe::Socket(stream) => Some(Box::new(socket::reader(stream).ok()?)),
         }
     }
 
     pub(super) fn writer() -> Option<Box<dyn AsyncWrite + Send + Unpin>> {
         match watched(std::io::stdout().as_fd())? {
-            WatchedPipe::Pipe(file) => Some(Box::new(pipe::Sender::from_file(file).ok()?)),
+            WatchedPipe::Pipe(fd) => Some(Box::new(PipeWriter::new(fd).ok()?)),
             WatchedPipe::Socket(stream) => Some(Box::new(SocketWriter::new(stream))),
         }
     }
 
     enum WatchedPipe {
-        Pipe(File),
+        Pipe(OwnedFd),
         Socket(UnixStream),
     }
 
@@ -70,8 +70,7 @@ mod unix {
         }
         let owned: OwnedFd = fd.try_clone_to_owned().ok()?;
         if kind.is_fifo() {
-            widen(&owned);
-            Some(WatchedPipe::Pipe(File::from(owned)))
+            Some(WatchedPipe::Pipe(owned))
         } else if kind.is_socket() {
             let stream = UnixStream::from(owned);
             stream.local_addr().ok()?;
@@ -81,18 +80,4 @@ mod unix {
             None
         }
     }
-
-    /// Enlarges the pipe to the client, so that long lists and results take fewer switches between two
-    /// processes. Upstreams' pipes keep the system's size, because all pipes of a user share one limit.
-    #[cfg(target_os = "linux")]
-    fn widen(pipe: &OwnedFd) {
-        const WIDE: usize = 256 * 1024;
-        if rustix::pipe::fcntl_getpipe_size(pipe).is_ok_and(|size| size < WIDE) {
-            // If the system refuses, the pipe keeps its size.
-            let _ = rustix::pipe::fcntl_setpipe_size(pipe, WIDE);
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn widen(_pipe: &OwnedFd) {}
 }

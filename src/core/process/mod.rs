@@ -46,10 +46,10 @@ pub use system::Control;
 
 /// The pipe to an upstream's stdin.
 #[cfg(unix)]
-pub type Stdin = tokio::net::unix::pipe::Sender;
+pub type Stdin = crate::transport::pipe::PipeWriter;
 /// The pipe from an upstream's stdout.
 #[cfg(unix)]
-pub type Stdout = tokio::net::unix::pipe::Receiver;
+pub type Stdout = crate::transport::pipe::PipeReader;
 /// The pipe from an upstream's stderr.
 #[cfg(unix)]
 pub type Stderr = tokio::net::unix::pipe::Receiver;

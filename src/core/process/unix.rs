@@ -29,8 +29,6 @@ use super::{Child, Exit, Launch, Stderr, Stdin, Stdout, shim};
 pub(super) fn spawn(shim: &Path, launch: &Launch) -> io::Result<Child> {
     let (lifeline, shims_end) = Socket::pair()?;
     let launch = nameless_file(&encode(launch)?)?;
-    // The pipes keep the system's size. A larger pipe counts against a limit for all processes of the user,
-    // beyond which new pipes shrink to one page.
     let (its_stdin, stdin) = io::pipe()?;
     let (stdout, its_stdout) = io::pipe()?;
     let (stderr, its_stderr) = io::pipe()?;
@@ -53,8 +51,8 @@ pub(super) fn spawn(shim: &Path, launch: &Launch) -> io::Result<Child> {
     let shim = tokio::process::Command::from(command).spawn()?;
     lifeline.set_nonblocking(true)?;
     Ok(Child {
-        stdin: Stdin::from_owned_fd(stdin.into())?,
-        stdout: Stdout::from_owned_fd(stdout.into())?,
+        stdin: Stdin::new(stdin.into())?,
+        stdout: Stdout::new(stdout.into())?,
         stderr: Stderr::from_owned_fd(stderr.into())?,
         control: Control {
             lifeline: UnixStream::from_std(lifeline)?,
