@@ -28,15 +28,18 @@ fn memory() {
     let file = File::new(ALL);
     let mut client = Client::start(scene::gateway(&file, "dynamic"));
     client.initialize();
-    // What a start needs is given back two seconds after it.
-    std::thread::sleep(Duration::from_secs(3));
+    // What a start needs, also that of a server, is given back two seconds after it.
+    let rest = || std::thread::sleep(Duration::from_secs(3));
+    rest();
     let idle = system::memory(client.pid());
     client.request("tools/call", &scene::open(0));
     client.settle();
+    rest();
     let first = system::memory(client.pid());
     let mut open = |boxes: Range<usize>| {
         client.requests("tools/call", &boxes.map(scene::open).collect::<Vec<_>>());
         client.settle();
+        rest();
         client.pid()
     };
     let pid = open(1..SHIMS);

@@ -1,6 +1,7 @@
 //! The gateway over HTTP: calls, what many sessions cost, and clients that never finish a request.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::Effort;
 use crate::client::{Call, Shape};
@@ -157,7 +158,12 @@ fn sessions() {
     let server = Server::start(scene::http_gateway(&File::new(ONE), "dynamic"));
     let mut first = Session::open(server.address, Era::Legacy, 1);
     first.listen();
-    let before = system::memory(server.pid());
+    // What calls needed is given back three seconds after the last.
+    let at_rest = || {
+        std::thread::sleep(Duration::from_secs(4));
+        system::memory(server.pid())
+    };
+    let before = at_rest();
     let sessions: Vec<_> = (0..SESSIONS)
         .map(|_| {
             let mut session = Session::begin(server.address);
@@ -166,7 +172,7 @@ fn sessions() {
             session
         })
         .collect();
-    let after = system::memory(server.pid());
+    let after = at_rest();
     let each = (after.rss - before.rss) / SESSIONS as f64;
     drop(sessions);
     let rows = [vec![format!("{:.0}", before.rss), format!("{:.0}", after.rss), format!("{each:.1}")]];

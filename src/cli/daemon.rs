@@ -29,7 +29,7 @@ use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::FaceKind;
 use crate::core::engine::Engine;
-use crate::core::process::{daemon, give_back_after_start};
+use crate::core::process::daemon;
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
@@ -363,7 +363,7 @@ impl RunningDaemon {
         let on_reload = move || reload.notify_one();
         tokio::select! {
             () = run_in_daemon(member.gateway.clone(), resumed, ends, on_reload, on_session, shutdown) => {}
-            () = give_back_after_start() => {}
+            () = member.gateway.give_back_memory() => {}
         }
         drop(seat);
         Ok(())

@@ -14,7 +14,6 @@ use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
 use crate::config::locate::{FaceKind, NotFound};
-use crate::core::process::give_back_after_start;
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
 use crate::gateway::stdio::Resumed;
@@ -153,7 +152,7 @@ impl<'a> Service<'a> {
         tokio::select! {
             () = stdio::run(gateway.clone(), resumed, stdin, stdout, shutdown) => {}
             () = watching => {}
-            () = give_back_after_start() => {}
+            () = gateway.give_back_memory() => {}
         }
         finish_events(&gateway);
         Ok(0)

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::adapt;
@@ -65,6 +66,8 @@ pub struct Engine {
     pub(super) deviations: Deviations,
     /// One task per connection; `None` once the gateway is ending.
     tasks: Mutex<Option<JoinSet<()>>>,
+    /// Told when the lists of a server were read, which leaves free memory behind that the allocator would keep.
+    pub lists_read: Notify,
     /// Whether this is the daemon.
     pub(super) daemon: bool,
 }
@@ -173,6 +176,7 @@ impl Engine {
             registry: Registry::default(),
             audience: Audience::default(),
             deviations: Deviations::default(),
+            lists_read: Notify::new(),
             tasks: Mutex::new(Some(JoinSet::new())),
             daemon: around.daemon,
         })
@@ -553,6 +557,7 @@ impl Engine {
 
     /// Remembers what an upstream offers, in a task of its own.
     pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
+        self.lists_read.notify_one();
         self.spawn(self.known.offers(&connection.upstream, sent));
     }
 

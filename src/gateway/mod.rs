@@ -41,6 +41,7 @@ use crate::catalog::Kind;
 use crate::core::LIFE;
 use crate::core::connection::Connection;
 use crate::core::engine::{Engine, Surroundings};
+use crate::core::process::give_back_after_start;
 use crate::core::modern::{Cache, ModernCall};
 use crate::core::observed;
 use crate::core::reply::{Batch, Reply};
@@ -135,6 +136,11 @@ impl Gateway {
     pub fn new(configured: Configured, around: Surroundings) -> Arc<Self> {
         let engine = Engine::new(configured.face.common().clone(), around);
         over(engine, configured, None)
+    }
+
+    /// Gives memory back to the system after the start, and whenever servers have started. Never returns.
+    pub async fn give_back_memory(&self) {
+        give_back_after_start(&self.engine.lists_read).await;
     }
 
     /// Puts a new file in force. The servers that have to start or end because of it do so in the background.

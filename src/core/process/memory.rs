@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
 /// All processes of the system at one moment, as far as we may see them.
 #[derive(Debug, Default)]
 pub struct ProcessTable(HashMap<u32, Process>);
@@ -69,14 +72,19 @@ pub fn trim_heap() {
     system::trim_heap();
 }
 
-/// How long a start takes, with the first requests of a client.
+/// How long a start takes, with the first requests of a client or to a server.
 const START: Duration = Duration::from_secs(2);
 
-/// Gives back what a start needed once it is over. Never returns, so that it can run beside what was started.
-pub async fn give_back_after_start() {
-    tokio::time::sleep(START).await;
+/// Gives back what a start needed once it is over, and then what it took to read the lists of servers. Never returns,
+/// so that it can run beside what was started.
+pub async fn give_back_after_start(lists_read: &Notify) {
+    sleep(START).await;
     give_back();
-    std::future::pending().await
+    loop {
+        lists_read.notified().await;
+        sleep(START).await;
+        trim_heap();
+    }
 }
 
 #[cfg(target_os = "linux")]
