@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use self::exposed::{Exposed, ExposedItem, KindItems, Prints, Rendered, without_output_schema};
-use self::mend::{Conformance, MENDED, mend};
+use self::mend::{Conformance, MENDED, may_have_escapes, mend};
 pub use self::names::{NameLimits, is_marked, nearest};
 pub use self::sent::{Deviation, Differs, Sent, is_withheld};
 use crate::apps::{Marks, is_page, may_have_marks};
@@ -120,18 +120,23 @@ pub struct Item {
     marks: Option<Arc<Marks>>,
 }
 
-/// What a page of tools may say at all. It is looked for once in the whole page: in each of many short definitions that
-/// would take longer than to read them.
+/// What a page of definitions may say at all. It is looked for once in the whole page: in each of many short
+/// definitions that would take longer than to read them.
 #[derive(Clone, Copy)]
 struct Signs {
     of_apps: bool,
     of_mirrored: bool,
+    of_escapes: bool,
 }
 
 impl Signs {
     fn of(kind: Kind, page: &str) -> Self {
         let is_tool = kind == Kind::Tool;
-        Self { of_apps: is_tool && may_have_marks(page), of_mirrored: is_tool && may_mark(page) }
+        Self {
+            of_apps: is_tool && may_have_marks(page),
+            of_mirrored: is_tool && may_mark(page),
+            of_escapes: may_have_escapes(page),
+        }
     }
 }
 
@@ -174,7 +179,7 @@ impl Item {
         signs: Signs,
         definition: Node<'_>,
     ) -> Option<(Self, bool)> {
-        match mend(kind, era, definition) {
+        match mend(kind, era, signs.of_escapes, definition) {
             Conformance::Fits => Some((Self::new(kind, page, text, signs, definition), false)),
             Conformance::Withheld => None,
             Conformance::Mended(mended, _) => Some((Self::changed(kind, &mended, definition.raw()), true)),

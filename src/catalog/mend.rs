@@ -33,9 +33,9 @@ pub enum Conformance {
     Withheld,
 }
 
-/// Decides how to show a definition from a server of this era. The modern schema is laxer about tool outputs;
-/// `core` hides those from legacy clients.
-pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Conformance {
+/// Decides how to show a definition from a server of this era, which may have escaped characters if `escapes` says so.
+/// The modern schema is laxer about tool outputs; `core` hides those from legacy clients.
+pub fn mend(kind: Kind, era: Era, escapes: bool, definition: Node<'_>) -> Conformance {
     let (needed, members) = match kind {
         Kind::Tool if era == Era::Modern => (&["name"][..], MODERN_TOOL),
         Kind::Tool => (&["name"][..], TOOL),
@@ -44,7 +44,7 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Conformance {
         Kind::Prompt => (&["name"][..], PROMPT),
     };
     let mut paired = Scanner::default();
-    let text = with_whole_characters(definition.raw());
+    let text = if escapes { with_whole_characters(definition.raw()) } else { definition.raw().into() };
     let node = match &text {
         Cow::Borrowed(_) => definition,
         Cow::Owned(text) => paired.scan_str(text).expect("only escapes were replaced").root(),
@@ -80,6 +80,12 @@ pub fn mend(kind: Kind, era: Era, definition: Node<'_>) -> Conformance {
     changes.retain(|(name, _)| *name != "_meta");
     changes.push(("_meta", Some(meta)));
     Conformance::Mended(written(node, &changes), mended)
+}
+
+/// Whether a text has escaped characters, of which some may be halves of one.
+pub fn may_have_escapes(text: &str) -> bool {
+    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
+    ESCAPE.find(text.as_bytes()).is_some()
 }
 
 /// What MCP's schema requires of a member.
@@ -419,10 +425,6 @@ fn with_whole_characters(raw: &str) -> Cow<'_, str> {
         let digits = raw.get(at..at + 6)?.strip_prefix("\\u")?;
         u32::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..=0xdfff).contains(unit))
     };
-    static ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("\\u"));
-    if ESCAPE.find(raw.as_bytes()).is_none() {
-        return Cow::Borrowed(raw);
-    }
     let (mut whole, mut kept, mut at) = (String::new(), 0, 0);
     while let Some(next) = memchr::memchr(b'\\', &raw.as_bytes()[at..]) {
         at += next;
@@ -450,7 +452,12 @@ mod tests {
     use serde_json::Value;
 
     fn mended(kind: Kind, text: &str) -> Conformance {
-        mend(kind, Era::Legacy, Scanner::default().scan_str(text).expect("JSON").root())
+        mend(
+            kind,
+            Era::Legacy,
+            may_have_escapes(text),
+            Scanner::default().scan_str(text).expect("JSON").root(),
+        )
     }
 
     #[test]
@@ -468,7 +475,7 @@ mod tests {
         ] {
             let text = tool(schema);
             let verdict =
-                mend(Kind::Tool, Era::Modern, Scanner::default().scan_str(&text).expect("JSON").root());
+                mend(Kind::Tool, Era::Modern, true, Scanner::default().scan_str(&text).expect("JSON").root());
             assert_eq!(verdict == Conformance::Fits, fits, "{schema}: {verdict:?}");
         }
     }

@@ -12,11 +12,10 @@ pub(super) type Blocks = Vec<String>;
 pub(super) struct Arguments<'a, const N: usize> {
     keys: [&'static str; N],
     found: Sorted<'a, N>,
-    twice: [bool; N],
 }
 
 impl<'a, const N: usize> Arguments<'a, N> {
-    /// Looks at every member once; an unknown key is an error.
+    /// Looks at every member once; an unknown key is an error, and so is one that appears twice.
     ///
     /// It is part of each caller, where the keys are known as it is compiled and need no loop.
     #[inline(always)]
@@ -26,51 +25,23 @@ impl<'a, const N: usize> Arguments<'a, N> {
             Some(_) => return Err(invalid("arguments must be an object")),
             None => return Err(required(keys.first().unwrap_or(&""), "")),
         };
-        let (found, twice, has_other) = object.sorted_last(&keys);
-        let read = Self { keys, found, twice };
-        if has_other { Err(read.unrecognized(object)) } else { Ok(read) }
-    }
-
-    /// Names the unknown keys, and the keys that were probably meant: for each unknown key the nearest
-    /// missing key, otherwise the first of all keys, if that is missing.
-    #[cold]
-    fn unrecognized(&self, object: Node<'_>) -> Blocks {
-        let all = object.members().map(|(key, _)| key);
-        let unknown: Vec<_> = all.filter(|key| !self.keys.contains(&&**key)).collect();
-        let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
-        let keys = if unknown.len() == 1 { "key" } else { "keys" };
-        let mut blocks = invalid(&format!("Unrecognized {keys}: {}", quoted.join(", ")));
-        let missing = self.keys.iter().enumerate().filter(|(place, _)| !self.found.has(*place));
-        let missing: Vec<&str> = missing.map(|(_, key)| *key).collect();
-        let needed = missing.first().filter(|key| self.keys.first() == Some(key)).copied();
-        let mut meant: Vec<String> = Vec::new();
-        for key in &unknown {
-            let near = nearest(key, missing.iter().copied(), 1).first().copied().or_else(|| {
-                let begins_alike = |other: &&str| key.get(..3).is_some_and(|begin| other.starts_with(begin));
-                missing.iter().copied().find(begins_alike).or(needed)
-            });
-            meant.extend(near.map(|key| format!("`{key}`")).filter(|key| !meant.contains(key)));
+        match object.only(&keys) {
+            Some(found) => Ok(Self { keys, found }),
+            None => Err(unrecognized(&keys, object)),
         }
-        if !meant.is_empty() {
-            blocks.push(format!("Did you mean {}?", meant.join(", ")));
-        }
-        blocks
     }
 
     /// The value of a key, if the key is present.
     #[inline(always)]
-    pub(super) fn value(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
-        match self.twice[at] {
-            true => Err(wrong(self.keys[at], "appears twice")),
-            false => Ok(self.found.get(at)),
-        }
+    pub(super) fn value(&self, at: usize) -> Option<Node<'a>> {
+        self.found.get(at)
     }
 
     /// A required text that must not be blank.
     #[inline(always)]
     pub(super) fn text(&self, at: usize) -> Result<Cow<'a, str>, Blocks> {
         let key = self.keys[at];
-        match self.value(at)?.map(Node::as_str) {
+        match self.value(at).map(Node::as_str) {
             None => Err(required(key, " and must be a string")),
             Some(None) => Err(wrong(key, "must be a string")),
             Some(Some(text)) if is_blank(&text) => Err(wrong(key, "cannot be empty")),
@@ -80,7 +51,7 @@ impl<'a, const N: usize> Arguments<'a, N> {
 
     /// An optional text.
     pub(super) fn optional_text(&self, at: usize) -> Result<Option<String>, Blocks> {
-        let text = self.value(at)?.map(|value| {
+        let text = self.value(at).map(|value| {
             let text = value.as_str().map(Cow::into_owned);
             text.ok_or_else(|| wrong(self.keys[at], "must be a string"))
         });
@@ -89,14 +60,44 @@ impl<'a, const N: usize> Arguments<'a, N> {
 
     /// An optional object.
     pub(super) fn object(&self, at: usize) -> Result<Option<Node<'a>>, Blocks> {
-        match self.value(at)? {
+        match self.value(at) {
             Some(value) if !value.is_object() => Err(wrong(self.keys[at], "must be an object")),
             value => Ok(value),
         }
     }
 }
 
+/// Names the unknown keys, and the keys that were probably meant: for each unknown key the nearest
+/// missing key, otherwise the first of all keys, if that is missing. If all are known, one appears twice.
+#[cold]
+fn unrecognized(keys: &[&str], object: Node<'_>) -> Blocks {
+    let all: Vec<_> = object.members().map(|(key, _)| key).collect();
+    let unknown: Vec<_> = all.iter().filter(|key| !keys.contains(&&***key)).collect();
+    if unknown.is_empty() {
+        let twice = keys.iter().find(|key| all.iter().filter(|own| own == *key).count() > 1);
+        return wrong(twice.unwrap_or(&""), "appears twice");
+    }
+    let quoted: Vec<_> = unknown.iter().map(|key| format!("'{key}'")).collect();
+    let noun = if unknown.len() == 1 { "key" } else { "keys" };
+    let mut blocks = invalid(&format!("Unrecognized {noun}: {}", quoted.join(", ")));
+    let missing: Vec<&str> = keys.iter().copied().filter(|key| !all.iter().any(|own| own == key)).collect();
+    let needed = missing.first().filter(|key| keys.first() == Some(key)).copied();
+    let mut meant: Vec<String> = Vec::new();
+    for key in &unknown {
+        let near = nearest(key, missing.iter().copied(), 1).first().copied().or_else(|| {
+            let begins_alike = |other: &&str| key.get(..3).is_some_and(|begin| other.starts_with(begin));
+            missing.iter().copied().find(begins_alike).or(needed)
+        });
+        meant.extend(near.map(|key| format!("`{key}`")).filter(|key| !meant.contains(key)));
+    }
+    if !meant.is_empty() {
+        blocks.push(format!("Did you mean {}?", meant.join(", ")));
+    }
+    blocks
+}
+
 /// Whether the text has nothing but white space.
+#[inline(always)]
 fn is_blank(text: &str) -> bool {
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_graphic());
     !begins && text.chars().all(char::is_whitespace)

@@ -35,7 +35,7 @@ impl Query {
     pub(super) fn read(arguments: Option<Node<'_>>) -> Result<Self, Blocks> {
         let arguments = Arguments::read(arguments, ["query", "limit"])?;
         let text = arguments.text(0)?.into_owned();
-        let limit = match arguments.value(1)? {
+        let limit = match arguments.value(1) {
             None => FOUND,
             Some(limit) => limit
                 .raw()

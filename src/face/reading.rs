@@ -59,7 +59,7 @@ pub(super) fn schema() -> String {
 /// Reads the arguments of a call.
 pub fn request(arguments: Option<Node<'_>>) -> Result<ReadRequest, Blocks> {
     let arguments = Arguments::read(arguments, ["id", "lines", "bytes", "grep", "context", "path"])?;
-    let context = arguments.value(4)?.map(|context| {
+    let context = arguments.value(4).map(|context| {
         let number = context.raw().parse().ok().filter(|number| *number <= MOST_CONTEXT);
         number.ok_or_else(|| invalid(&format!("context must be a whole number from 0 to {MOST_CONTEXT}")))
     });

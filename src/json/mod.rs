@@ -217,18 +217,21 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The last value of each of these keys, whether there is another before it, and whether there are other keys.
+    /// The values of these keys; `None` if the object has another key, or one of these twice.
     #[inline(always)]
-    pub fn sorted_last<const N: usize>(self, keys: &[&str; N]) -> (Sorted<'a, N>, [bool; N], bool) {
-        let (mut sorted, mut twice) = (Sorted { of: self, places: [NOWHERE; N] }, [false; N]);
-        let mut has_other = false;
+    pub fn only<const N: usize>(self, keys: &[&str; N]) -> Option<Sorted<'a, N>> {
+        let mut sorted = Sorted { of: self, places: [NOWHERE; N] };
         for (at, member) in self.inside() {
-            match keys.iter().position(|key| member.is(self.doc.text, key)) {
-                Some(place) => twice[place] |= std::mem::replace(&mut sorted.places[place], at) != NOWHERE,
-                None => has_other = true,
+            // With an iterator, the compiler would not see that the keys are constants of the caller.
+            let mut place = 0;
+            while place < N && !member.is(self.doc.text, keys[place]) {
+                place += 1;
+            }
+            if place == N || std::mem::replace(&mut sorted.places[place], at) != NOWHERE {
+                return None;
             }
         }
-        (sorted, twice, has_other)
+        Some(sorted)
     }
 
     /// The place of a key that has escapes or differs from all, and the index that stands for the member.
@@ -264,6 +267,7 @@ impl<'a> Node<'a> {
 
     /// The decoded text of a string; `None` for other values and for strings that are not Unicode text (lone
     /// surrogates).
+    #[inline(always)]
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         match self.plain {
             true => {

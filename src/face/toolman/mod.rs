@@ -684,7 +684,7 @@ impl Switches {
 /// Reads the arguments of `toolman_describe`: names.
 fn described_names(arguments: Option<Node<'_>>) -> Result<Vec<String>, Blocks> {
     let expected = || invalid(&format!("names must be a list of 1 to {MOST_DESCRIBED} strings"));
-    let names = Arguments::read(arguments, ["names"])?.value(0)?.ok_or_else(expected)?;
+    let names = Arguments::read(arguments, ["names"])?.value(0).ok_or_else(expected)?;
     let names = serde_json::from_str::<Vec<String>>(names.raw()).ok();
     names.filter(|names| (1..=MOST_DESCRIBED).contains(&names.len())).ok_or_else(expected)
 }

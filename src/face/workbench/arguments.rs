@@ -27,21 +27,30 @@ pub(super) fn open_toolbox<'a>(arguments: Option<Node<'a>>) -> Result<(Cow<'a, s
 /// The tool's address and its arguments, from the arguments of `use_tool`.
 pub(super) fn use_tool<'a>(arguments: Option<Node<'a>>) -> Result<(Address<'a>, Option<Node<'a>>), Blocks> {
     let outer = Arguments::read(arguments, ["tool", "arguments"])?;
-    match outer.value(0)? {
+    match outer.value(0) {
         Some(tool) if tool.is_object() => Ok((address(tool)?, outer.object(1)?)),
         _ => Err(invalid("tool must be an object with toolbox, server and tool")),
     }
 }
 
-/// The parts of an address. Our ancestor wrote `name` instead of `tool`.
+/// The parts of an address.
+#[inline(always)]
 fn address(tool: Node<'_>) -> Result<Address<'_>, Blocks> {
-    let read = |last| {
-        let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
-        Ok(Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? })
-    };
-    match read("tool") {
-        Err(_) if tool.get("tool").is_none() && tool.get("name").is_some() => read("name"),
-        address => address,
+    address_with(tool, "tool").or_else(|error| ancestors_address(tool, error))
+}
+
+#[inline(always)]
+fn address_with<'a>(tool: Node<'a>, last: &'static str) -> Result<Address<'a>, Blocks> {
+    let parts = Arguments::read(Some(tool), ["toolbox", "server", last])?;
+    Ok(Address { toolbox: parts.text(0)?, server: parts.text(1)?, tool: parts.text(2)? })
+}
+
+/// The parts of an address as our ancestor wrote it, with `name` instead of `tool`; of others this error.
+#[cold]
+fn ancestors_address(tool: Node<'_>, error: Blocks) -> Result<Address<'_>, Blocks> {
+    match tool.get("tool").is_none() && tool.get("name").is_some() {
+        true => address_with(tool, "name"),
+        false => Err(error),
     }
 }
 
@@ -53,7 +62,7 @@ pub(super) fn describe_tools(arguments: Option<Node<'_>>) -> Result<Vec<Address<
         ))
     };
     let outer = Arguments::read(arguments, ["tools"])?;
-    let list = outer.value(0)?.filter(|list| list.is_array()).ok_or_else(expected)?;
+    let list = outer.value(0).filter(|list| list.is_array()).ok_or_else(expected)?;
     let mut addresses = Vec::new();
     Scanner::default().each_element(list, |tool| {
         addresses.push(match tool.is_object() {
