@@ -83,7 +83,7 @@ pub async fn give_back_after_start(lists_read: &Notify) {
     loop {
         lists_read.notified().await;
         sleep(START).await;
-        trim_heap();
+        give_back();
     }
 }
 

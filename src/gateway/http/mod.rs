@@ -51,7 +51,7 @@ pub(super) use self::headers::{is_json, mirror};
 use self::homes::Homes;
 use self::sessions::Sessions;
 use crate::config::{Serving, Token};
-use crate::core::process::trim_heap;
+use crate::core::process::give_back;
 pub use crate::core::route::{Outgoing, Sink};
 use crate::json::Scanner;
 use crate::replicas::Replicas;
@@ -243,7 +243,7 @@ pub async fn serve<B: Backend>(
     });
     let mut sweeping = pin!(sweeping);
     // Long messages leave much memory free, and the allocator would keep it.
-    let mut giving_back = pin!(server.calls.each_rest(|| sleep(QUIET), trim_heap));
+    let mut giving_back = pin!(server.calls.each_rest(|| sleep(QUIET), give_back));
     loop {
         tokio::select! {
             () = &mut ending => break,
