@@ -156,8 +156,17 @@ impl Wish {
         while let Some(name) = texts.next() {
             vars.push((os_string(name), os_string(texts.next()?)));
         }
-        let handover =
-            Handover { face, file, directory, umask, tool_mode, entry, first_question, record, vars: vars.into() };
+        let handover = Handover {
+            face,
+            file,
+            directory,
+            umask,
+            tool_mode,
+            entry,
+            first_question,
+            record,
+            vars: vars.into(),
+        };
         Some(Self::Session(Box::new(handover)))
     }
 }
