@@ -57,7 +57,8 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let served = runtime.block_on(async {
+    // On the heap, since the runtime would keep several copies of it on the stack.
+    let served = runtime.block_on(Box::pin(async {
         let server = Service::new(loader, &configured, read, output, world);
         match &http.http {
             Some(address) => {
@@ -66,7 +67,7 @@ pub(super) fn run(
             }
             None => server.serve_stdio(configured, log).await,
         }
-    });
+    }));
     // A thread may still be blocked on a stdin that is not a pipe; it must not hold us up.
     runtime.shutdown_background();
     served
