@@ -151,7 +151,8 @@ fn first_answer(effort: Effort) {
         client.initialize();
         (millis(version), millis(began.elapsed()))
     };
-    let rounds: Vec<_> = (0..effort.rounds * 8).map(round).collect();
+    // Rounds are short, and many of them let chance even out.
+    let rounds: Vec<_> = (0..effort.rounds * 20).map(round).collect();
     let of = |of: fn(&(f64, f64)) -> f64| median(rounds.iter().map(of));
     let ratio = of(|(version, first)| first / version);
     let rows = [vec![
@@ -209,7 +210,7 @@ fn calls(effort: Effort) {
         client.check(&call, Shape::Echo(100));
         client.calls(&call, 500, 64);
     }
-    let rounds: Vec<Round> = (0..effort.rounds * 2)
+    let rounds: Vec<Round> = (0..effort.rounds * 6)
         .map(|_| {
             clients.each_mut().map(|client| {
                 let count = (effort.slice.as_micros() / 40).max(200) as usize;

@@ -279,7 +279,8 @@ impl<'a> GatewayStart<'a> {
         asked.retain(|(name, _)| used.contains(name) && secrets.filed(name).is_none());
         let mode = written_mode(order, ours);
         let mut process = world.clone();
-        process.vars.extend(asked.iter().map(|(name, question)| (name.into(), question.into())));
+        let questions = asked.iter().map(|(name, question)| (name.into(), question.into()));
+        process.vars = world.vars.iter().cloned().chain(questions).collect();
         let loader = Loader {
             face,
             file: config.to_owned(),

@@ -29,7 +29,7 @@ use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::FaceKind;
 use crate::core::engine::Engine;
-use crate::core::process::daemon;
+use crate::core::process::{daemon, use_one_heap};
 use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
@@ -55,6 +55,7 @@ pub(super) fn run(directory: PathBuf, log: Option<&Path>) -> Result<u8, Failure>
     let inherited = take_over()?;
     logging::start_in(log);
     daemon::raise_open_files();
+    use_one_heap();
     let runtime = runtime()?;
     let daemon = Arc::new(RunningDaemon::new(DaemonPlace::at(directory))?);
     runtime.block_on(async {
@@ -372,7 +373,7 @@ impl RunningDaemon {
     /// Gives a session its place among those that it may share servers with.
     fn seat(self: &Arc<Self>, loaded: Loaded, pid: Option<u32>) -> (Arc<Pool>, Arc<PoolMember>) {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let Loaded { loader, umask, configured, read } = loaded;
+        let Loaded { mut loader, umask, configured, read } = loaded;
         let world = &loader.world;
         let homes = HOMES.map(|name| world.variable(name).map(OsString::from)).to_vec();
         let key = (loader.face.program(), loader.file.clone(), homes);
@@ -394,9 +395,15 @@ impl RunningDaemon {
         drop(pools);
         // Nobody has followed the file while there was no session.
         pool.engine.set_settings(configured.face.common().clone());
-        let (vars, directory) = (world.vars.clone(), world.directory.clone());
-        let daemon_session = Arc::new(DaemonSession::new(vars, directory, files, umask));
         let beside = pool.members.first();
+        // Most sessions have the environment of the one beside them. Who has another keeps it.
+        if let Some(member) = &beside
+            && member.loader.world.vars == loader.world.vars
+        {
+            loader.world.vars = member.loader.world.vars.clone();
+        }
+        let (vars, directory) = (loader.world.vars.clone(), loader.world.directory.clone());
+        let daemon_session = Arc::new(DaemonSession::new(vars, directory, files, umask));
         let beside = beside.as_ref().map(|member| &*member.gateway);
         let gateway = of_daemon_session(&pool.engine, configured, daemon_session.clone(), beside);
         let member = Arc::new(PoolMember {

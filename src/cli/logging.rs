@@ -1,5 +1,5 @@
-//! Log lines: one line on stderr for each event, as `level: [span] [span] message`. Only [`super::main`]
-//! starts the log.
+//! Log lines: one line on stderr for each event, as `level: [span] [span] message`. The log starts once it is known
+//! that this process has something to log.
 //!
 //! A span is named by its fields alone (`[dev/files]`, `[claude-code 3 tools/call]`), so that every line
 //! shows the request or the server that it is about, wherever it was written.
@@ -29,23 +29,33 @@ const VARIABLE: &str = "RUST_LOG";
 /// The prefix of our modules' names.
 const US: &str = "mcp_workbench";
 
-/// Logs events that are at least as severe as `level`, or those that the variable `RUST_LOG` selects; `life`
-/// adds who comes and goes and which servers become ready.
-pub(super) fn start(level: LevelFilter, life: bool, wanted: Option<String>) {
-    let parsed = wanted.filter(|wanted| !wanted.is_empty()).map(|wanted| wanted.parse::<Targets>());
-    let usual = || match life {
-        true => level_for_us(level).with_target(LIFE, level.max(LevelFilter::INFO)),
-        false => level_for_us(level),
-    };
-    let (targets, problem) = match parsed {
-        None => (usual(), None),
-        Some(Ok(targets)) => (ours(targets), None),
-        Some(Err(error)) => (usual(), Some(error)),
-    };
-    let logger = Registry::default().with(targets).with(LineWriter(to_stderr));
-    tracing::subscriber::set_global_default(logger).expect("it is started once");
-    if let Some(error) = problem {
-        tracing::warn!("{VARIABLE} is ignored: {error}");
+/// A log on stderr that has not started.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    /// The least severe events that are logged, unless the variable `RUST_LOG` selects others.
+    pub(super) level: LevelFilter,
+    /// Whether it also says who comes and goes and which servers become ready.
+    pub(super) life: bool,
+}
+
+impl Log {
+    /// Logs from now on.
+    pub(super) fn start(self) {
+        let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
+        let usual = || match self.life {
+            true => level_for_us(self.level).with_target(LIFE, self.level.max(LevelFilter::INFO)),
+            false => level_for_us(self.level),
+        };
+        let (targets, problem) = match wanted.map(|wanted| wanted.parse::<Targets>()) {
+            None => (usual(), None),
+            Some(Ok(targets)) => (ours(targets), None),
+            Some(Err(error)) => (usual(), Some(error)),
+        };
+        let logger = Registry::default().with(targets).with(LineWriter(to_stderr));
+        tracing::subscriber::set_global_default(logger).expect("it is started once");
+        if let Some(error) = problem {
+            tracing::warn!("{VARIABLE} is ignored: {error}");
+        }
     }
 }
 

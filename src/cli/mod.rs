@@ -52,7 +52,7 @@ use crate::config::locate::{
 use crate::config::{Environment, ToolMode};
 use crate::core::engine;
 use crate::core::logins::Attendance;
-use crate::core::process::{Launcher, trim_heap};
+use crate::core::process::{Launcher, Variables, trim_heap};
 use crate::events::environment::Telemetry;
 use crate::events::{self, Hub};
 use crate::known_clients::KnownClient;
@@ -243,7 +243,7 @@ enum ToolModeName {
 /// What the command line takes from the world around it.
 #[derive(Clone)]
 struct World {
-    vars: Vec<(OsString, OsString)>,
+    vars: Variables,
     directory: PathBuf,
     home: Option<PathBuf>,
 }
@@ -269,10 +269,12 @@ pub fn main(face: FaceKind) -> ExitCode {
     let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
         && io::stderr().is_terminal()
         && !arguments.everywhere.quiet;
+    let log = logging::Log { level: log_level(&arguments), life: is_watched };
     match &arguments.verb {
-        // The daemon lets go of every descriptor before it opens one of its own, its log included.
-        Some(Verb::DaemonProcess { .. }) => {}
-        _ => logging::start(log_level(&arguments), is_watched, std::env::var("RUST_LOG").ok()),
+        // The daemon lets go of every descriptor before it opens one of its own, its log included. A relay logs
+        // nothing, and many of them should not hold memory for it.
+        None | Some(Verb::Serve(_) | Verb::DaemonProcess { .. }) => {}
+        Some(_) => log.start(),
     }
     let mut output = OutputMode {
         json: arguments.everywhere.json,
@@ -284,7 +286,7 @@ pub fn main(face: FaceKind) -> ExitCode {
         output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
         // The home directory is leaked once, so that every message can be shaped where it is printed.
         output.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
-        run(face, &arguments, output, world)
+        run(face, &arguments, output, world, log)
     });
     let status = outcome.or_else(|failure| failure.tell(output, &mut out, &mut err));
     ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
@@ -310,7 +312,13 @@ fn command(face: FaceKind) -> clap::Command {
     help::with_examples(command, program)
 }
 
-fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: World) -> Result<u8, Failure> {
+fn run(
+    own_face: FaceKind,
+    arguments: &Arguments,
+    output: OutputMode,
+    world: World,
+    log: logging::Log,
+) -> Result<u8, Failure> {
     let face = match arguments.everywhere.face {
         Some(FaceName::Workbench) => FaceKind::Workbench,
         Some(FaceName::Toolman) => FaceKind::Toolman,
@@ -377,8 +385,8 @@ fn run(own_face: FaceKind, arguments: &Arguments, output: OutputMode, world: Wor
         Some(Verb::Shell(verb)) => {
             shell::run(verb, face, file, &arguments.overrides(), (output, screen), world)
         }
-        None => serve::run(face, file, arguments.overrides(), &Http::default(), output, &world),
-        Some(Verb::Serve(http)) => serve::run(face, file, arguments.overrides(), http, output, &world),
+        None => serve::run(face, file, arguments.overrides(), &Http::default(), output, &world, log),
+        Some(Verb::Serve(http)) => serve::run(face, file, arguments.overrides(), http, output, &world, log),
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::logging::Log;
 use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
 use crate::config::Common;
@@ -29,6 +30,7 @@ pub(super) fn run(
     http: &Http,
     output: OutputMode,
     world: &World,
+    log: Log,
 ) -> Result<u8, Failure> {
     let nothing = matches!(file, Err(NotFound::Anywhere { .. }));
     let file = file.map_err(|missing| {
@@ -54,13 +56,17 @@ pub(super) fn run(
         )?;
     }
     let runtime = runtime()?;
-    let served = runtime.block_on(async {
+    // On the heap, since the runtime would keep several copies of it on the stack.
+    let served = runtime.block_on(Box::pin(async {
         let server = Service::new(loader, &configured, read, output, world);
         match &http.http {
-            Some(address) => server.serve_http(configured, address, http).await,
-            None => server.serve_stdio(configured).await,
+            Some(address) => {
+                log.start();
+                server.serve_http(configured, address, http).await
+            }
+            None => server.serve_stdio(configured, log).await,
         }
-    });
+    }));
     // A thread may still be blocked on a stdin that is not a pipe; it must not hold us up.
     runtime.shutdown_background();
     served
@@ -135,7 +141,7 @@ impl<'a> Service<'a> {
         Ok(0)
     }
 
-    async fn serve_stdio(self, configured: Configured) -> Result<u8, Failure> {
+    async fn serve_stdio(self, configured: Configured, log: Log) -> Result<u8, Failure> {
         let client = Client {
             stdin: crate::transport::stdio::stdin(),
             stdout: crate::transport::stdio::stdout(),
@@ -147,6 +153,7 @@ impl<'a> Service<'a> {
             false => Some(client),
         };
         let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
+        log.start();
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         let watching = self.follow(&gateway, None)?;
         tokio::select! {

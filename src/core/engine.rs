@@ -4,7 +4,6 @@
 //! Invariant: each part of the engine takes its own locks, briefly, and holds none across an await.
 //! Invariant: when [`Engine::stop`] returns, every task that the engine spawned has ended or been cut off.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
 use super::modern::Watched;
 use super::observed::{self, Context, OwnRequest};
-use super::process::{Child, CommandError, Launch, Launcher};
+use super::process::{Child, CommandError, Launch, Launcher, Variables};
 use super::registry::{Registry, Renewed};
 use super::reply::Reply;
 use super::session::ClientSession;
@@ -95,7 +94,7 @@ impl InForce {
 pub(super) struct Programs {
     launcher: Launcher,
     /// Our environment, from which upstreams may inherit.
-    vars: Vec<(OsString, OsString)>,
+    vars: Variables,
     /// Our working directory.
     directory: PathBuf,
 }
@@ -126,7 +125,7 @@ pub struct Surroundings {
     /// Starts processes.
     pub launcher: Launcher,
     /// The environment.
-    pub vars: Vec<(OsString, OsString)>,
+    pub vars: Variables,
     /// The working directory.
     pub directory: PathBuf,
     /// The directory for files that programs can do without.
@@ -147,7 +146,7 @@ impl Surroundings {
     pub fn of_tests() -> Self {
         Self {
             launcher: Launcher::new(),
-            vars: Vec::new(),
+            vars: Variables::default(),
             directory: "/".into(),
             cache: None,
             state: None,

@@ -34,7 +34,7 @@ pub struct Known {
     definitions: Option<Definitions>,
     probes: Probes,
     /// How servers spoke when they were last asked.
-    protocols: Mutex<Vec<(Transport, SpokenProtocol)>>,
+    protocols: Mutex<Vec<(Transport, Option<SpokenProtocol>)>>,
     /// What servers offered when they were last asked, for those that are on offer before they run.
     offers: Mutex<Vec<(Transport, Sent)>>,
     /// The names of tools by which groups of servers are introduced; `None` for a server of which nothing is
@@ -68,10 +68,8 @@ impl Known {
         let Some(definitions) = &self.definitions else { return };
         for spec in specs {
             let transport = &spec.transport;
-            if find(&self.protocols.lock(), transport).is_none()
-                && let Some(protocol) = definitions.protocol(transport)
-            {
-                note(&self.protocols, transport, protocol);
+            if find(&self.protocols.lock(), transport).is_none() {
+                note(&self.protocols, transport, definitions.protocol(transport));
             }
             if spec.recalls()
                 && find(&self.offers.lock(), transport).is_none()
@@ -106,13 +104,13 @@ impl Known {
 
     /// How a server spoke when it was last asked.
     pub(super) fn protocol(&self, transport: &Transport) -> Option<SpokenProtocol> {
-        find(&self.protocols.lock(), transport)
+        find(&self.protocols.lock(), transport).flatten()
     }
 
     /// Remembers how an upstream speaks; the returned future writes that to disk.
     pub(super) fn speaks(&self, connection: &Connection) -> impl Future<Output = ()> + Send + use<> {
         let protocol = spoken(connection);
-        note(&self.protocols, &connection.upstream.spec().transport, protocol);
+        note(&self.protocols, &connection.upstream.spec().transport, Some(protocol));
         self.save(&connection.upstream, move |definitions, transport| {
             definitions.save_protocol(transport, protocol)
         })
@@ -201,7 +199,7 @@ impl Known {
     /// Takes an upstream to be of the legacy era until it says otherwise.
     pub(super) fn guess_legacy(&self, upstream: &Upstream) {
         let guess = SpokenProtocol { era: Era::Legacy, tasks: TaskSupport::None };
-        note(&self.protocols, &upstream.spec().transport, guess);
+        note(&self.protocols, &upstream.spec().transport, Some(guess));
     }
 
     /// Makes the next start of an upstream ask for its era; the returned future forgets it on disk as well.

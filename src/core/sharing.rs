@@ -4,7 +4,6 @@
 //! Invariant: two sessions with the same share would start the same process. What differs between them that
 //! a server could see, and that its isolation does not leave to chance, is part of the share.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,7 +11,7 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::process::inherited;
+use super::process::{Variables, inherited};
 use super::record::Record;
 use super::session::ClientSession;
 use super::stderr::Tail;
@@ -34,7 +33,7 @@ pub enum Share {
 /// A session of the daemon: where it comes from, and what becomes of it.
 pub struct DaemonSession {
     /// The environment.
-    pub vars: Vec<(OsString, OsString)>,
+    pub vars: Variables,
     /// The working directory.
     pub directory: PathBuf,
     /// The directory of the configuration file.
@@ -52,12 +51,7 @@ pub struct DaemonSession {
 
 impl DaemonSession {
     /// A session that comes from there.
-    pub fn new(
-        vars: Vec<(OsString, OsString)>,
-        directory: PathBuf,
-        files: PathBuf,
-        umask: Option<u32>,
-    ) -> Self {
+    pub fn new(vars: Variables, directory: PathBuf, files: PathBuf, umask: Option<u32>) -> Self {
         Self {
             vars,
             directory,

@@ -1,6 +1,9 @@
 //! How a process is confined. A daemon serves only sessions that are confined as it is: else it would be a way
 //! out of a sandbox, or into one.
 
+#[cfg(target_os = "linux")]
+use std::io::Read;
+
 /// What confines a process: names and values that can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement(Vec<(&'static str, String)>);
@@ -12,7 +15,9 @@ impl Confinement {
     pub fn of(pid: Option<u32>) -> std::io::Result<Self> {
         let process =
             std::path::Path::new("/proc").join(pid.map_or("self".to_owned(), |pid| pid.to_string()));
-        let status = std::fs::read_to_string(process.join("status"))?;
+        // The system does not say how long it is. With room for all of it one read is enough, and a session waits for this.
+        let mut status = String::with_capacity(4096);
+        std::fs::File::open(process.join("status"))?.read_to_string(&mut status)?;
         let mut found = flags(&status);
         for (namespace, name) in [
             ("user", "the user namespace"),

@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::config::ToolMode;
 use crate::config::locate::FaceKind;
+use crate::core::process::Variables;
 
 /// The first word of the daemon.
 const GREETING: &str = "mcp-workbench-daemon";
@@ -26,6 +27,8 @@ const REFUSAL: &str = "no ";
 const LONGEST_LINE: usize = 4096;
 /// The longest request. An environment is the largest part of it.
 const LONGEST_REQUEST: usize = 64 * 1024 * 1024;
+/// A request up to this length is read at once.
+const USUAL_REQUEST: usize = 64 * 1024;
 
 /// Who is at the other end of a connection, as the system says.
 pub struct OtherEnd {
@@ -68,7 +71,7 @@ pub struct Handover {
     /// How the session stood before, as the last daemon told it.
     pub record: Option<String>,
     /// The environment.
-    pub vars: Vec<(OsString, OsString)>,
+    pub vars: Variables,
 }
 
 /// Names of tool modes between the two ends.
@@ -153,8 +156,17 @@ impl Wish {
         while let Some(name) = texts.next() {
             vars.push((os_string(name), os_string(texts.next()?)));
         }
-        let handover =
-            Handover { face, file, directory, umask, tool_mode, entry, first_question, record, vars };
+        let handover = Handover {
+            face,
+            file,
+            directory,
+            umask,
+            tool_mode,
+            entry,
+            first_question,
+            record,
+            vars: vars.into(),
+        };
         Some(Self::Session(Box::new(handover)))
     }
 }
@@ -187,7 +199,7 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<W
     if length > LONGEST_REQUEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(length.min(USUAL_REQUEST));
     stream.take(length as u64).read_to_end(&mut bytes).await?;
     Wish::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -279,7 +291,7 @@ mod tests {
             entry: Some(String::new()),
             first_question: 7,
             record: Some("{\"open\":[\"dev\"]}".into()),
-            vars: vec![("A".into(), "".into()), ("B".into(), odd)],
+            vars: [("A".into(), "".into()), ("B".into(), odd)].into(),
         };
         let plain = Handover {
             face: FaceKind::Workbench,
@@ -287,7 +299,7 @@ mod tests {
             tool_mode: None,
             entry: None,
             record: None,
-            vars: Vec::new(),
+            vars: Variables::default(),
             ..handover.clone()
         };
         let sessions = [handover, plain].map(|handover| Wish::Session(Box::new(handover)));

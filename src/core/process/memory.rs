@@ -72,6 +72,13 @@ pub fn trim_heap() {
     system::trim_heap();
 }
 
+/// Has all threads take their memory from one heap. To be called before there is a second thread, in a process whose
+/// threads leave behind what they make: a heap for each of them would stay, with much of it free.
+pub fn use_one_heap() {
+    #[cfg(target_os = "linux")]
+    system::use_one_heap();
+}
+
 /// How long a start takes, with the first requests of a client or to a server.
 const START: Duration = Duration::from_secs(2);
 
@@ -110,8 +117,8 @@ mod system {
         (memory.map(|kilobytes| kilobytes * 1024), seconds)
     }
 
-    /// What is left of the stack below the caller, for whatever it calls next.
-    const KEPT_STACK: usize = 16 * 1024;
+    /// What is left of the stack below the caller, for the call that gives it back.
+    const KEPT_STACK: usize = 4 * 1024;
     /// How far below that the start may have come. The system keeps far more than this free below the stack
     /// of the first thread, so nothing else lies there.
     const DEEPEST_STACK: usize = 4 * 1024 * 1024;
@@ -127,6 +134,14 @@ mod system {
         #[cfg(target_env = "gnu")]
         unsafe {
             libc::malloc_trim(0);
+        }
+    }
+
+    pub(super) fn use_one_heap() {
+        // SAFETY: sets a number of the allocator's.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
         }
     }
 

@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
@@ -41,8 +42,13 @@ use windows as system;
 pub use browser::browse;
 pub use command::CommandError;
 pub use git::git_may_commit;
-pub use memory::{ProcessTable, give_back, give_back_after_start, own_memory, own_use, trim_heap};
+pub use memory::{
+    ProcessTable, give_back, give_back_after_start, own_memory, own_use, trim_heap, use_one_heap,
+};
 pub use system::Control;
+
+/// The variables of an environment. Everybody who needs those of a session holds the same ones.
+pub type Variables = Arc<[(OsString, OsString)]>;
 
 /// The pipe to an upstream's stdin.
 #[cfg(unix)]

@@ -156,7 +156,7 @@ fn toolman_goes_on_with_what_was_active() {
     let config =
         format!("daemon = true\nlinger = 0\n{}", server("a", "--with report,never,echo --resources 1", ""));
     lab.write("tools.toml", &lab.fill(&config));
-    let den = Den { lab };
+    let den = Den { lab, is_confined: false };
     let mut peer = Peer::spawn(&mut den.program(&toolman_path()));
     peer.initialize(VERSION);
     let switch = r#"{"tools_on":["a_report","a_never"],"tools_off":[],"resources_on":[],"resources_off":[]}"#;

@@ -1,19 +1,24 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
-//! what becomes of a session when the daemon dies ([`death`]), where the daemon is and whom it trusts ([`place`]),
-//! what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]), and
-//! what it takes ([`cost`]).
+//! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), where the
+//! daemon is and whom it trusts ([`place`]), that it counts time ([`clock`]), what reaches the model through it
+//! ([`reaching`]), what people see of it ([`verbs`]), and what it takes ([`cost`]).
 
+mod clock;
 mod cost;
 mod death;
 mod ending;
 mod place;
 mod reaching;
 mod sharing;
+mod stages;
 mod verbs;
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -23,6 +28,8 @@ use crate::harness::{DEADLINE, Finished, Lab, Message, Peer, VERSION, gateway_pa
 /// A user with a file, whose sessions share a daemon.
 struct Den {
     lab: Lab,
+    /// Whether all programs of this user are confined, by a rule that forbids nothing.
+    is_confined: bool,
 }
 
 /// A file with these toolboxes, whose sessions share a daemon.
@@ -37,7 +44,7 @@ fn dev(servers: Value) -> Value {
 
 impl Den {
     fn new(config: &Value) -> Self {
-        let den = Self { lab: Lab::new() };
+        let den = Self { lab: Lab::new(), is_confined: false };
         den.configure(config);
         den
     }
@@ -56,7 +63,25 @@ impl Den {
         let mut command = self.lab.program(path);
         // `stop` also looks where daemons of other environments are, and must find none but this user's.
         command.env("XDG_RUNTIME_DIR", &self.lab.dir).env("TMPDIR", &self.lab.dir);
+        if self.is_confined {
+            confine(&mut command, None, libc::SECCOMP_RET_ALLOW);
+        }
         command
+    }
+
+    /// Starts the daemon as a relay does, by a changed command. It is a child of the test's.
+    fn start_daemon(&self, change: impl FnOnce(&mut Command)) -> Child {
+        leave(self.session());
+        let socket = self.socket();
+        self.run(&["stop"]);
+        let lock = File::options().append(true).open(socket.with_extension("lock")).expect("it is ours");
+        lock.try_lock().expect("nobody has it");
+        let listener = UnixListener::bind(&socket).expect("it is free");
+        let mut command = self.command();
+        command.arg("daemon-process").arg("--directory").arg(self.directory());
+        command.env_clear().current_dir("/").stdin(OwnedFd::from(listener)).stdout(lock);
+        change(&mut command);
+        command.spawn().expect("it starts")
     }
 
     /// A client that has not said anything yet.
@@ -139,6 +164,35 @@ impl Drop for Den {
             assert_eq!(stopped.code, Some(0), "{stopped:?}");
             self.lab.wait_until_gone(Duration::from_secs(10));
         }
+    }
+}
+
+/// A system call, and its third argument if only that one is meant.
+type SystemCall = (libc::c_long, Option<u32>);
+
+/// Lets the program, and all that it starts, meet with this action at a system call, or never.
+fn confine(command: &mut Command, at: Option<SystemCall>, action: u32) {
+    let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
+    let end = |action| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: action };
+    let (number, third) = at.map_or((u32::MAX, None), |(number, third)| (number as u32, third));
+    let is_call = libc::sock_filter { code: 0x15, jt: 0, jf: 3, k: number };
+    let is_argument = match third {
+        Some(third) => libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: third },
+        None => libc::sock_filter { code: 0x35, jt: 0, jf: 1, k: 0 },
+    };
+    let filter = [load(0), is_call, load(32), is_argument, end(action), end(libc::SECCOMP_RET_ALLOW)];
+    // SAFETY: system calls between fork and exec; the filter lives in the closure.
+    #[allow(unsafe_code, reason = "a process can confine only itself")]
+    unsafe {
+        command.pre_exec(move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) != 0
+            {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
     }
 }
 

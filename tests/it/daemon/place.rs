@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Den, dev, leave, leave_all, open, pid_of, sessions, wait_until_dead};
+use super::{Den, confine, dev, leave, leave_all, open, pid_of, sessions, wait_until_dead};
 use crate::harness::{Peer, VERSION, fake, gateway_path};
 
 #[test]
@@ -383,25 +383,8 @@ fn without_new_privileges(command: &mut Command) {
 
 /// Forbids the program one system call, or none; its confinement differs in any case.
 fn confined_by_seccomp(command: &mut Command, forbidden: Option<libc::c_long>) {
-    let load = |offset| libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: offset };
-    let end = |action| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: action };
-    let number = forbidden.map_or(u32::MAX, |number| number as u32);
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
-    let is_it = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number };
-    let filter = [load(0), is_it, end(refuse), end(libc::SECCOMP_RET_ALLOW)];
-    // SAFETY: system calls between fork and exec; the filter lives in the closure.
-    #[allow(unsafe_code, reason = "a process can confine only itself")]
-    unsafe {
-        command.pre_exec(move || {
-            let program = libc::sock_fprog { len: 4, filter: filter.as_ptr().cast_mut() };
-            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) != 0
-            {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    confine(command, forbidden.map(|number| (number, None)), refuse);
 }
 
 #[test]
