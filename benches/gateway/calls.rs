@@ -70,7 +70,7 @@ pub(crate) fn flatness(effort: Effort) {
                 })
                 .collect();
         // The difference is small, so more and shorter rounds.
-        let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
+        let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2, ..effort };
         let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
         let ratio = |of: fn(&Sample) -> f64| rounds.ratio(1, 0, of);
         for (at, contestant) in contestants.iter().enumerate() {

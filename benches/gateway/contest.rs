@@ -75,6 +75,7 @@ impl Contestant {
                 sample.p99 = quantile(&mut latencies, 0.99);
             }
         }
+        std::thread::sleep(effort.pause);
         sample
     }
 }

@@ -127,7 +127,7 @@ fn flatness(effort: Effort) {
     let (one, _) = contestant("1 client, 1 tool of 1 upstream", ONE, 1);
     let (many, _others) = contestant("100 clients, 1,000 tools of 20 upstreams", MANY, CLIENTS);
     let mut contestants = vec![one, many];
-    let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2 };
+    let effort = Effort { rounds: 4 * effort.rounds, slice: effort.slice / 2, ..effort };
     let rounds = rounds(&mut contestants, Shape::Echo(100), &IN_FLIGHT, effort);
     let rows: Vec<_> = contestants
         .iter()

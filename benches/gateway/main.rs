@@ -34,6 +34,8 @@ pub(crate) struct Effort {
     pub(crate) rounds: usize,
     /// What one measurement may take, roughly.
     pub(crate) slice: std::time::Duration,
+    /// The pause after a contestant, for whatever it leaves to do.
+    pub(crate) pause: std::time::Duration,
 }
 
 fn main() {
@@ -46,8 +48,8 @@ fn main() {
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let millis = std::time::Duration::from_millis;
     let effort = match quick {
-        true => Effort { rounds: 3, slice: millis(25) },
-        false => Effort { rounds: 9, slice: millis(80) },
+        true => Effort { rounds: 3, slice: millis(25), pause: millis(0) },
+        false => Effort { rounds: 9, slice: millis(80), pause: millis(0) },
     };
     let chosen: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let began = Instant::now();

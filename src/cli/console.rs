@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 
@@ -18,7 +19,7 @@ use crate::core::logins::Attendance;
 use crate::core::process::browse;
 use crate::daemon::{DaemonStream, Daemons};
 use crate::events::{JournalReader, journal};
-use crate::gateway::console::{Console, Door, KeyFile};
+use crate::gateway::console::{Console, Door, KeyFile, UNUSED};
 use crate::gateway::http::Rules;
 use crate::gateway::{Gateway, finish_events};
 
@@ -122,7 +123,9 @@ impl ConsoleOrder<'_> {
         gateway.recall(&*whole);
         let door = Door::new(address, &[], rules.clone(), key);
         let journal = JournalReader::new(directory);
-        let console = Console::of_journal(door, face, gateway.clone(), service.refused.clone(), journal);
+        let unused = world.unused_server();
+        let console =
+            Console::of_journal(door, face, unused, gateway.clone(), service.refused.clone(), journal);
         let watching = service.follow(&gateway, Some((rules, None)))?;
         Ok(Own { console, gateway, watching })
     }
@@ -147,7 +150,7 @@ async fn accept(
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             // Without descriptors nothing can be accepted until somebody has gone.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let _ = stream.set_nodelay(true);
@@ -170,6 +173,12 @@ async fn daemon(daemons: &Daemons, face: FaceKind, state: &Path) -> Option<Daemo
 }
 
 impl World {
+    /// How long a server that the console has started may be unused. Tests of a debug build need not wait for that.
+    fn unused_server(&self) -> Duration {
+        let shorter = cfg!(debug_assertions).then(|| self.variable("MCP_WORKBENCH_TEST_UNUSED_MS")).flatten();
+        shorter.and_then(|millis| millis.parse().ok()).map_or(UNUSED, Duration::from_millis)
+    }
+
     /// The key of this user's consoles.
     pub(super) fn console_key(&self) -> Result<KeyFile, Failure> {
         let state = self.state_directory().ok_or_else(|| {
@@ -180,5 +189,23 @@ impl World {
             let hint = format!("look at {}", state.join("mcp-workbench").display());
             Failure::failed(format!("the key of the console cannot be kept: {error}"), hint)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_may_be_unused_for_a_minute_unless_a_test_says_otherwise() {
+        let world = |vars: &[(&str, &str)]| World {
+            vars: vars.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            directory: PathBuf::new(),
+            home: None,
+        };
+        let name = "MCP_WORKBENCH_TEST_UNUSED_MS";
+        assert_eq!(world(&[]).unused_server(), Duration::from_secs(60));
+        assert_eq!(world(&[(name, "soon")]).unused_server(), Duration::from_secs(60));
+        assert_eq!(world(&[(name, "700")]).unused_server(), Duration::from_millis(700));
     }
 }

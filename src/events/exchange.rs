@@ -67,7 +67,7 @@ impl Moment {
 }
 
 /// What a client asked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Inquiry {
     /// The method, or [`OTHER`] for one that MCP does not define.
     pub method: &'static str,
@@ -83,7 +83,7 @@ pub struct Inquiry {
 pub const OTHER: &str = "_other";
 
 /// Who asked, and how.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Asker {
     /// The client.
     pub who: Arc<Who>,
@@ -94,7 +94,7 @@ pub struct Asker {
 }
 
 /// One request of a client, from its arrival to its answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Exchange {
     hub: Arc<HubCore>,
     /// When the request came.
@@ -116,7 +116,7 @@ pub struct Exchange {
 }
 
 /// One request to an upstream, for a request of a client.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Errand {
     /// When it set out.
     pub begun: Moment,
@@ -142,7 +142,7 @@ pub struct Errand {
 
 /// Requests to upstreams, in their order. Nearly always there is one, which stands in place, so that nothing has to be
 /// allocated here and freed by the hub's thread.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Errands {
     first: Option<Errand>,
     more: Vec<Errand>,
@@ -152,6 +152,11 @@ impl Errands {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Errand> {
         self.first.iter().chain(&self.more)
+    }
+
+    /// All of them, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Errand> {
+        self.first.iter_mut().chain(&mut self.more)
     }
 
     /// How many there are.
@@ -186,7 +191,7 @@ impl Errands {
 }
 
 /// The connection that a request to an upstream takes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Carriage {
     /// The protocol version.
     pub version: &'static str,
@@ -208,7 +213,7 @@ pub struct Behalf {
 }
 
 /// What is kept of a JSON value.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kept {
     /// The value, or its beginning.
     pub text: Box<str>,
@@ -361,13 +366,6 @@ impl Exchange {
         self.errands.take_open()
     }
 
-    /// Makes no spans of it any more.
-    pub(super) fn leave_trace(&mut self) {
-        let Errands { first, more } = &mut self.errands;
-        first.iter_mut().chain(more).for_each(|errand| errand.trail = None);
-        self.trail = None;
-    }
-
     /// Takes a request to an upstream on that another exchange began.
     pub fn take_over(&mut self, errand: Errand) {
         self.asked.exists = true;
@@ -378,8 +376,7 @@ impl Exchange {
     pub fn end(mut self: Box<Self>, error: Option<ErrorType>) {
         self.took = self.begun.instant.elapsed();
         self.error = error;
-        let Errands { first, more } = &mut self.errands;
-        for errand in first.iter_mut().chain(more).filter(|errand| errand.took.is_none()) {
+        for errand in self.errands.iter_mut().filter(|errand| errand.took.is_none()) {
             errand.took = Some(errand.begun.instant.elapsed());
             errand.error = error.filter(|error| *error == ErrorType::Cancelled);
         }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::environment::{Collector, Telemetry};
 use super::hub::News;
 use super::metrics::Metrics;
-use super::otlp;
+use super::otlp::{self, SpanDocuments};
 use crate::transport::http_client::post::{NotTaken, Post};
 
 /// The most spans that wait.
@@ -38,15 +38,13 @@ pub(super) struct Exporter {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// The spans that wait for the thread.
-#[derive(Debug)]
+/// The spans that wait for the thread. They wait as the news that they are made of: nothing is written before it is sent.
+#[derive(Debug, Default)]
 pub(super) struct SpanRoom {
-    spans: Mutex<SpanQueue>,
+    queue: Mutex<SpanQueue>,
     /// How many spans wait: from the moment that they have ended, until they are sent.
     waiting: AtomicUsize,
     dropped: AtomicU64,
-    /// What stands before and behind the spans of a document.
-    frame: (String, &'static str),
     /// Notified when many wait, and when the end has come.
     wake: Notify,
     /// Notified when the end has come.
@@ -55,30 +53,28 @@ pub(super) struct SpanRoom {
 
 #[derive(Debug, Default)]
 struct SpanQueue {
-    /// Documents that are ready to be sent, oldest first, and how many spans each brings.
-    ready: VecDeque<(Bytes, usize)>,
-    /// The next document, without its end.
-    next: Vec<u8>,
-    in_next: usize,
+    /// What is sent together, oldest first.
+    ready: VecDeque<Batch>,
+    /// What is added to.
+    next: Batch,
+    /// Memory that is used again.
+    spare: Vec<News>,
     ending: bool,
 }
 
+/// News, and how many spans they amount to.
+#[derive(Debug, Default)]
+struct Batch {
+    news: Vec<News>,
+    spans: usize,
+}
+
 impl SpanRoom {
-    /// Room for the spans of the gateway that is described so.
-    pub(super) fn for_resource(resource: &[(String, String)]) -> Self {
-        Self::new(otlp::frame(resource))
-    }
-
-    fn new(frame: (String, &'static str)) -> Self {
-        let (waiting, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { spans: Mutex::default(), waiting, dropped, frame, wake: Notify::new(), end: Notify::new() }
-    }
-
     /// Whether so many spans do not fit as things are; then they are dropped.
     pub(super) fn refuses(&self, count: usize) -> bool {
         let refuses = self.waiting.load(Ordering::Relaxed) + count > MOST_SPANS;
         if refuses {
-            self.drop(count);
+            self.count_dropped(count);
         }
         refuses
     }
@@ -89,60 +85,39 @@ impl SpanRoom {
         let fits = |waiting: usize| Some(waiting + count).filter(|waiting| *waiting <= MOST_SPANS);
         let reserved = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         if !reserved {
-            self.drop(count);
+            self.count_dropped(count);
         }
         reserved
     }
 
-    fn drop(&self, count: usize) {
+    fn count_dropped(&self, count: usize) {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Adds so many spans, which wait already, as `write` writes them.
-    fn add(&self, count: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut spans = self.spans.lock();
-        let spans = &mut *spans;
-        if spans.in_next == 0 {
-            spans.next.extend_from_slice(self.frame.0.as_bytes());
-        }
-        write(&mut spans.next);
-        spans.in_next += count;
-        if spans.in_next >= TOGETHER {
-            self.finish_next(spans);
+    /// Adds so many spans, which wait already: what the news amount to.
+    pub(super) fn add(&self, news: News, count: usize) {
+        let mut queue = self.queue.lock();
+        let queue = &mut *queue;
+        queue.next.news.push(news);
+        queue.next.spans += count;
+        if queue.next.spans >= TOGETHER {
+            let next = Batch { news: std::mem::take(&mut queue.spare), spans: 0 };
+            queue.ready.push_back(std::mem::replace(&mut queue.next, next));
             self.wake.notify_one();
         }
     }
 
-    fn finish_next(&self, spans: &mut SpanQueue) {
-        // The comma behind the last span.
-        spans.next.pop();
-        spans.next.extend_from_slice(self.frame.1.as_bytes());
-        spans.ready.push_back((std::mem::take(&mut spans.next).into(), std::mem::take(&mut spans.in_next)));
-    }
-
     /// Whether as many spans wait as are sent together.
     fn has_full(&self) -> bool {
-        !self.spans.lock().ready.is_empty()
+        !self.queue.lock().ready.is_empty()
     }
 
-    /// The oldest document. It counts as waiting until it is [settled](Self::settle).
-    fn take(&self) -> Option<(Bytes, usize)> {
-        let mut spans = self.spans.lock();
-        if spans.ready.is_empty() && spans.in_next > 0 {
-            self.finish_next(&mut spans);
-        }
-        spans.ready.pop_front()
-    }
-
-    /// Says what became of a document: it was taken, or not. One that may be taken later is the first again.
-    fn settle(&self, document: (Bytes, usize), taken: &Result<(), NotTaken>) {
-        let mut spans = self.spans.lock();
-        match taken {
-            Err(not_taken) if not_taken.is_passing => return spans.ready.push_front(document),
-            Err(_) => self.drop(document.1),
-            Ok(()) => {}
-        }
-        self.waiting.fetch_sub(document.1, Ordering::Relaxed);
+    /// The oldest news, as many as are sent together.
+    fn take(&self) -> Option<Batch> {
+        let mut queue = self.queue.lock();
+        let next =
+            |queue: &mut SpanQueue| Some(std::mem::take(&mut queue.next)).filter(|next| next.spans > 0);
+        queue.ready.pop_front().or_else(|| next(&mut queue))
     }
 }
 
@@ -179,17 +154,9 @@ impl Exporter {
         }
     }
 
-    /// Takes the spans that news amount to, for which there is room.
-    pub(super) fn take(&self, news: &News) {
-        let count = otlp::count(news);
-        if count > 0 {
-            self.shared.add(count, |out| otlp::write_spans(out, news));
-        }
-    }
-
     /// Sends what waits, as far as that can be done in time. Blocks until then.
     pub(super) fn finish(mut self) {
-        self.shared.spans.lock().ending = true;
+        self.shared.queue.lock().ending = true;
         self.shared.wake.notify_one();
         self.shared.end.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -239,9 +206,10 @@ impl Sender {
         // A document that is full need not wait for the others.
         let mut next_full = Instant::now();
         let waiting = self.waiting.clone();
+        let mut spans = SpanSender::new(&self.waiting, &self.telemetry.resource);
         loop {
             let spans_due = match &traces {
-                Some(_) if waiting.has_full() => Some(next_full),
+                Some(_) if spans.has_document() => Some(next_full),
                 Some(_) => Some(next_spans),
                 None => None,
             };
@@ -252,12 +220,12 @@ impl Sender {
                 () = sleep_until(due) => {}
                 () = waiting.wake.notified() => {}
             }
-            if waiting.spans.lock().ending {
+            if waiting.queue.lock().ending {
                 break;
             }
             let now = Instant::now();
             if let Some(post) = traces.as_ref().filter(|_| spans_due.is_some_and(|due| due <= now)) {
-                let taken = send_document(post, &waiting).await.unwrap_or(Ok(()));
+                let taken = spans.send(post).await.unwrap_or(Ok(()));
                 // A collector that takes nothing is not pressed.
                 let pause = if taken.is_ok() { BETWEEN_DOCUMENTS } else { span_delay };
                 (next_spans, next_full) = (now + span_delay, now + pause);
@@ -269,9 +237,9 @@ impl Sender {
                 next_metrics = now + interval;
             }
         }
-        let spans = async {
+        let rest = async {
             match &traces {
-                Some(post) => send_all(post, &waiting).await.err(),
+                Some(post) => spans.send_all(post).await.err(),
                 None => None,
             }
         };
@@ -281,7 +249,7 @@ impl Sender {
                 None => None,
             }
         };
-        tokio::join!(spans, numbers);
+        tokio::join!(rest, numbers);
     }
 
     async fn post(&mut self, target: Collector) -> Option<Post> {
@@ -316,66 +284,130 @@ impl Sender {
     }
 }
 
-/// Sends the spans that wait, until none is left or some are not taken.
-async fn send_all(post: &Post, waiting: &SpanRoom) -> Result<(), NotTaken> {
-    while let Some(taken) = send_document(post, waiting).await {
-        taken?;
-    }
-    Ok(())
+/// Sends spans, document by document.
+struct SpanSender {
+    room: Arc<SpanRoom>,
+    documents: SpanDocuments,
+    /// A document that was not taken and may be taken later, and how many spans it brings.
+    refused: Option<(Bytes, usize)>,
 }
 
-/// Sends the oldest document, if there is one. If it may be taken later, it goes on waiting.
-async fn send_document(post: &Post, waiting: &SpanRoom) -> Option<Result<(), NotTaken>> {
-    let document = waiting.take()?;
-    let taken = post.send(document.0.clone()).await;
-    waiting.settle(document, &taken);
-    Some(taken)
+impl SpanSender {
+    fn new(room: &Arc<SpanRoom>, resource: &[(String, String)]) -> Self {
+        Self { room: room.clone(), documents: SpanDocuments::new(resource), refused: None }
+    }
+
+    /// Whether a whole document waits.
+    fn has_document(&self) -> bool {
+        self.refused.is_some() || self.room.has_full()
+    }
+
+    /// Sends the oldest document, if there is one. If it may be taken later, it goes on waiting.
+    async fn send(&mut self, post: &Post) -> Option<Result<(), NotTaken>> {
+        let document = self.next()?;
+        let taken = post.send(document.0.clone()).await;
+        self.settle(document, &taken);
+        Some(taken)
+    }
+
+    /// The oldest document, and how many spans it brings. They count as waiting until it is settled.
+    fn next(&mut self) -> Option<(Bytes, usize)> {
+        self.refused.take().or_else(|| {
+            let Batch { mut news, spans } = self.room.take()?;
+            let document = self.documents.write(&news);
+            news.clear();
+            self.room.queue.lock().spare = news;
+            Some((document, spans))
+        })
+    }
+
+    /// Says what became of a document: it was taken, or not. One that may be taken later is the first again.
+    fn settle(&mut self, document: (Bytes, usize), taken: &Result<(), NotTaken>) {
+        match taken {
+            Err(not_taken) if not_taken.is_passing => return self.refused = Some(document),
+            Err(_) => self.room.count_dropped(document.1),
+            Ok(()) => {}
+        }
+        self.room.waiting.fetch_sub(document.1, Ordering::Relaxed);
+    }
+
+    /// Sends the spans that wait, until none is left or some are not taken.
+    async fn send_all(&mut self, post: &Post) -> Result<(), NotTaken> {
+        while let Some(taken) = self.send(post).await {
+            taken?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::exchange::{Errand, Moment};
+    use super::super::happening::ServerPath;
+    use super::super::trace::Trail;
     use super::*;
+
+    /// A request to an upstream whose span has this number.
+    fn errand(span: u64) -> News {
+        let server = ServerPath { group: "dev".into(), server: "fs".into() };
+        let trail = Some(Trail { trace: 1, span, parent: 0, sampled: true, state: None });
+        let (begun, took) = (Moment::now(), Some(Duration::ZERO));
+        let (method, bytes, kept) = ("tools/call", (0, 0), [None, None]);
+        let errand =
+            Errand { begun, server, method, name: None, trail, by: None, bytes, kept, took, error: None };
+        News::Errand(Box::new(errand), Some("0123456789abcdef".into()))
+    }
 
     #[test]
     fn at_most_2048_spans_wait_and_the_others_are_counted() {
-        let room = SpanRoom::new(("<".to_owned(), ">"));
-        let add = |from: usize, to: usize| {
-            for number in from..to {
+        let room = Arc::<SpanRoom>::default();
+        let mut sender = SpanSender::new(&room, &[]);
+        let add = |from: u64, to: u64| {
+            for request in from..to {
                 if room.reserve(2) {
-                    room.add(2, |out| out.extend(format!("{number}a,{number}b,").into_bytes()));
+                    (1..=2).for_each(|span| room.add(errand(2 * request + span), 1));
                 }
             }
         };
         let counts = || {
             let [waiting, dropped] =
                 [room.waiting.load(Ordering::Relaxed), room.dropped.load(Ordering::Relaxed) as usize];
-            (waiting, dropped, room.spans.lock().ready.len())
+            let queue = room.queue.lock();
+            (waiting, dropped, queue.ready.iter().map(|batch| batch.spans).sum::<usize>() + queue.next.spans)
         };
-        add(0, 1000);
-        assert_eq!(counts(), (2000, 0, 3));
+        let spans = |document: &(Bytes, usize)| -> Vec<u64> {
+            let document: serde_json::Value = serde_json::from_slice(&document.0).expect("JSON");
+            let spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans");
+            let id = |span: &serde_json::Value| {
+                u64::from_str_radix(span["spanId"].as_str().expect("it has one"), 16).expect("digits")
+            };
+            spans.iter().map(id).collect()
+        };
+        add(0, 255);
+        assert!(!sender.has_document());
+        add(255, 1000);
+        assert!(sender.has_document());
+        assert_eq!(counts(), (2000, 0, 2000));
         assert!(!room.refuses(48) && room.refuses(49));
         add(1000, 1500);
-        assert_eq!(counts(), (2048, 1001, 4));
+        assert_eq!(counts(), (2048, 1001, 2048));
         // Those that are under way need their room: they may come back, and are the first then.
-        let first = room.take().expect("there are some");
-        assert!(
-            first.1 == 512 && first.0.starts_with(b"<0a,0b,1a") && first.0.ends_with(b",255b>"),
-            "{first:?}"
-        );
+        let first = sender.next().expect("there are some");
+        assert_eq!((first.1, spans(&first)), (512, (1..=512).collect()));
         add(1500, 1501);
-        assert_eq!(counts(), (2048, 1003, 3));
+        assert_eq!(counts(), (2048, 1003, 1536));
         let refused = |is_passing| Err(NotTaken { reason: String::new(), is_passing });
-        room.settle(first.clone(), &refused(true));
-        assert_eq!(room.take().as_ref(), Some(&first));
+        sender.settle(first.clone(), &refused(true));
+        assert_eq!(sender.next().as_ref(), Some(&first));
         assert!(room.refuses(1));
-        room.settle(first, &Ok(()));
-        assert_eq!(counts(), (1536, 1004, 3));
+        sender.settle(first, &Ok(()));
+        assert_eq!(counts(), (1536, 1004, 1536));
         assert!(!room.refuses(1));
-        let second = room.take().expect("there are more");
-        room.settle(second, &refused(false));
-        assert_eq!(counts(), (1024, 1516, 2));
+        let second = sender.next().expect("there are more");
+        sender.settle(second, &refused(false));
+        assert_eq!(counts(), (1024, 1516, 1024));
         add(1501, 1502);
-        let [_, _, last] = [(); 3].map(|()| room.take().expect("the rest"));
-        assert_eq!((&*last.0, last.1, room.take()), (&b"<1501a,1501b>"[..], 2, None));
+        let [_, _, last] = [(); 3].map(|()| sender.next().expect("the rest"));
+        assert_eq!((last.1, spans(&last), sender.next()), (2, vec![3003, 3004], None));
     }
 }

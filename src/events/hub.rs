@@ -110,6 +110,36 @@ pub(super) enum News {
     Fact(Moment, Fact),
 }
 
+impl News {
+    /// The requests to upstreams.
+    fn errands(&mut self) -> impl Iterator<Item = &mut Errand> {
+        let (exchange, own) = match self {
+            Self::Exchange(exchange) => (Some(exchange.errands.iter_mut()), None),
+            Self::Errand(errand, _) => (None, Some(&mut **errand)),
+            Self::Fact(..) => (None, None),
+        };
+        exchange.into_iter().flatten().chain(own)
+    }
+
+    /// How many bytes are kept of arguments and results.
+    fn kept_bytes(&mut self) -> usize {
+        self.errands().flat_map(|errand| errand.kept.iter().flatten()).map(|kept| kept.text.len()).sum()
+    }
+
+    /// Keeps nothing of arguments and results any more.
+    fn let_go(&mut self) {
+        self.errands().for_each(|errand| errand.kept = [None, None]);
+    }
+
+    /// Makes no spans of them any more.
+    fn leave_trace(&mut self) {
+        self.errands().for_each(|errand| errand.trail = None);
+        if let Self::Exchange(exchange) = self {
+            exchange.trail = None;
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct HubSettings {
     journal: Journal,
@@ -147,10 +177,7 @@ impl Hub {
             changed: Condvar::new(),
             settings: Mutex::default(),
             audience: Mutex::default(),
-            gathered: Gathered {
-                metrics: Arc::new(Metrics::new()),
-                spans: Arc::new(SpanRoom::for_resource(&telemetry.resource)),
-            },
+            gathered: Gathered { metrics: Arc::new(Metrics::new()), spans: Arc::default() },
             telemetry,
         });
         if core.telemetry.traces.is_some() {
@@ -284,23 +311,28 @@ impl HubCore {
         ServerPath { group: group.clone(), server: server.clone() }
     }
 
-    /// A number that nobody else has.
-    pub(super) fn random(&self) -> u64 {
+    /// Numbers that nobody else has.
+    pub(super) fn random<const COUNT: usize>(&self) -> [u64; COUNT] {
         // SplitMix64.
-        let mut mixed = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)).max(1)
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut next = self.random.fetch_add(STEP.wrapping_mul(COUNT as u64), Ordering::Relaxed);
+        [(); COUNT].map(|()| {
+            next = next.wrapping_add(STEP);
+            let mixed = (next ^ (next >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (mixed ^ (mixed >> 31)).max(1)
+        })
     }
 
     fn trail(&self, (parent, state): (Option<&str>, Option<&str>)) -> Trail {
         let parent = parent.and_then(Parent::read);
-        let fresh = || u128::from(self.random()) << 64 | u128::from(self.random());
-        let trace = parent.map_or_else(fresh, |parent| parent.trace);
+        let [high, low, span] = self.random();
+        let fresh = u128::from(high) << 64 | u128::from(low);
+        let trace = parent.map_or(fresh, |parent| parent.trace);
         let sampler = self.telemetry.sampler;
         Trail {
             trace,
-            span: self.random(),
+            span,
             parent: parent.map_or(0, |parent| parent.span),
             sampled: sampler.samples(trace, parent),
             state: parent.and(state).map(Into::into),
@@ -323,37 +355,25 @@ impl HubCore {
         }
     }
 
-    /// Has the spans of news wait for the collector. Those that do not fit are taken out; `false` if nothing is left then
-    /// that anybody wants to know.
-    fn makes_room(&self, news: &mut News) -> bool {
-        let count = otlp::count(news);
-        if count == 0 || self.gathered.spans.reserve(count) {
-            return true;
-        }
-        match news {
-            News::Exchange(exchange) => exchange.leave_trace(),
-            News::Errand(errand, _) => errand.trail = None,
-            News::Fact(..) => {}
-        }
-        self.wanted.load(Ordering::Relaxed) != TRACES
-    }
-
-    /// Takes news for the thread. What does not fit is dropped, since whoever tells must not wait.
+    /// Takes news for whoever wants to know. What does not fit is dropped, since whoever tells must not wait.
     pub(super) fn tell(&self, mut news: News) {
-        let bytes = match &news {
-            News::Exchange(exchange) => {
-                let kept = exchange.errands.iter().flat_map(|errand| errand.kept.iter().flatten());
-                kept.map(|kept| kept.text.len()).sum()
+        let (spans, room) = (otlp::count(&news), &self.gathered.spans);
+        // For spans alone the thread has nothing to do.
+        if self.wanted.load(Ordering::Relaxed) == TRACES {
+            if spans > 0 && room.reserve(spans) {
+                news.let_go();
+                room.add(news, spans);
             }
-            News::Errand(..) | News::Fact(..) => 0,
-        };
+            return;
+        }
+        let bytes = news.kept_bytes();
         let mut queue = self.queue.lock();
         if queue.news.len() >= MOST_WAITING || queue.bytes + bytes > MOST_BYTES {
             queue.dropped += 1;
             return;
         }
-        if !self.makes_room(&mut news) {
-            return;
+        if spans > 0 && !room.reserve(spans) {
+            news.leave_trace();
         }
         queue.bytes += bytes;
         queue.news.push(news);
@@ -410,10 +430,7 @@ impl HubCore {
         let wanted = self.wanted.load(Ordering::Relaxed);
         let [journal, metrics, live] = [JOURNAL, METRICS, LIVE].map(|bit| wanted & bit != 0);
         outlets.repeats.under(wanted & (JOURNAL | METRICS), &settings.secrets);
-        for news in news {
-            if let Some(exporter) = &outlets.exporter {
-                exporter.take(&news);
-            }
+        for mut news in news {
             let repeated = outlets.repeats.tell(&news, &mut lines);
             let (writes, length) = (journal && repeated.is_none(), lines.len());
             if writes || live {
@@ -432,8 +449,13 @@ impl HubCore {
                 Some((None, _)) => {}
                 None => {
                     let places = if metrics { self.gathered.metrics.note(&news) } else { None };
-                    outlets.repeats.remember(news, places, &lines[length..]);
+                    outlets.repeats.remember(&news, places, &lines[length..]);
                 }
+            }
+            let spans = otlp::count(&news);
+            if spans > 0 {
+                news.let_go();
+                self.gathered.spans.add(news, spans);
             }
         }
         if let Some(writer) = outlets.journal.as_mut().filter(|_| !lines.is_empty()) {

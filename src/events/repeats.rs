@@ -21,21 +21,38 @@ use crate::text::date;
 /// How many requests are remembered, at most one for each place that a hash can have.
 const REMEMBERED: usize = 128;
 
-/// The requests that are remembered.
+/// Something that is known of requests: of each, and so of all that are like it.
+pub(super) struct Known<T>(Vec<Option<Box<(Exchange, T)>>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Known<T> {
+    /// What is known of a request like this one.
+    pub(super) fn find(&self, exchange: &Exchange) -> Option<&T> {
+        let (known, what) = self.0.get(place(exchange))?.as_deref()?;
+        is_like(known, exchange).then_some(what)
+    }
+
+    /// Remembers what is known of a request, if others can be like it.
+    pub(super) fn remember(&mut self, exchange: &Exchange, what: T) {
+        if may_repeat(exchange) {
+            self.0.resize_with(REMEMBERED, || None);
+            self.0[place(exchange)] = Some(Box::new((exchange.clone(), what)));
+        }
+    }
+}
+
+/// Calls that were told before: where they are counted, and their lines where they have any.
 #[derive(Default)]
 pub(super) struct Repeats {
-    remembered: Vec<Option<Box<KnownCall>>>,
+    known: Known<(Option<Places>, Option<Mould>)>,
     /// Under which circumstances they were told: who wants to know, and the secrets of the configuration.
     circumstances: (u8, Redactor),
     stamp: Stamp,
-}
-
-/// A request that was told before, and what came of it.
-struct KnownCall {
-    exchange: Exchange,
-    places: Option<Places>,
-    /// Its line, where it has one.
-    mould: Option<Mould>,
 }
 
 /// A line in three parts: from behind the time up to the milliseconds, from there to the bytes of the request, and from
@@ -56,7 +73,7 @@ impl Repeats {
     /// Forgets everything, if the circumstances are others than before.
     pub(super) fn under(&mut self, wanted: u8, secrets: &Redactor) {
         if self.circumstances.0 != wanted || !self.circumstances.1.is_same(secrets) {
-            self.remembered.clear();
+            self.known = Known::default();
             self.circumstances = (wanted, secrets.clone());
         }
     }
@@ -68,34 +85,25 @@ impl Repeats {
         if self.circumstances.0 == 0 {
             return None;
         }
-        let known = self.remembered.get(place(exchange))?.as_deref()?;
-        if !is_like(&known.exchange, exchange) {
-            return None;
-        }
+        let (places, mould) = self.known.find(exchange)?;
         let errand = exchange.errands.only();
-        if let (Some(mould), Some(errand)) = (&known.mould, errand) {
+        if let (Some(mould), Some(errand)) = (mould, errand) {
             mould.write(lines, &mut self.stamp, errand);
         }
         let times = (exchange.took, errand.and_then(|errand| errand.took).unwrap_or_default());
-        Some((known.places, times))
+        Some((*places, times))
     }
 
     /// Remembers a request that was told: where it was counted, and the line that was written.
-    pub(super) fn remember(&mut self, news: News, places: Option<Places>, line: &[u8]) {
+    pub(super) fn remember(&mut self, news: &News, places: Option<Places>, line: &[u8]) {
         let News::Exchange(exchange) = news else { return };
-        if self.circumstances.0 == 0 || !may_repeat(&exchange) {
+        if self.circumstances.0 == 0 {
             return;
         }
-        let mould = match line {
-            [] => None,
-            line => match Mould::of(line) {
-                None => return,
-                mould => mould,
-            },
-        };
-        self.remembered.resize_with(REMEMBERED, || None);
-        let place = place(&exchange);
-        self.remembered[place] = Some(Box::new(KnownCall { exchange, places, mould }));
+        let mould = Mould::of(line);
+        if line.is_empty() || mould.is_some() {
+            self.known.remember(exchange, (places, mould));
+        }
     }
 }
 
@@ -122,6 +130,7 @@ fn is_like(known: &Exchange, exchange: &Exchange) -> bool {
     let (one, other) = (&known.asked, &exchange.asked);
     let (by, with) = (&known.asker, &exchange.asker);
     one.name == other.name
+        && one.id.is_some() == other.id.is_some()
         && Arc::ptr_eq(&by.who, &with.who)
         && (one.method, one.exists, known.error) == (other.method, other.exists, exchange.error)
         && (by.version, by.network) == (with.version, with.network)
@@ -139,7 +148,8 @@ fn is_like_errand(one: &Errand, other: &Errand) -> bool {
         && Arc::ptr_eq(&one.server.server, &other.server.server)
         && match (&one.by, &other.by) {
             (Some(one), Some(other)) => {
-                (one.version, one.network) == (other.version, other.network)
+                (one.version, one.network, one.id.is_some())
+                    == (other.version, other.network, other.id.is_some())
                     && one.secrets.is_same(&other.secrets)
             }
             (one, other) => one.is_none() && other.is_none(),

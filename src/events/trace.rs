@@ -19,7 +19,7 @@ pub struct Trail {
 
 impl Trail {
     /// The place of a request that this one causes.
-    pub fn child(&self, span: u64) -> Self {
+    pub fn child(&self, [span]: [u64; 1]) -> Self {
         Self { span, parent: self.span, state: self.state.clone(), ..*self }
     }
 
@@ -150,7 +150,7 @@ mod tests {
             state: Some("a=b".into()),
         };
         assert_eq!(trail.meta(), format!(r#"{{"traceparent":"00-{trace}-0000000000000009-00"}}"#));
-        let child = trail.child(10);
+        let child = trail.child([10]);
         assert_eq!((child.trace, child.span, child.parent, child.sampled), (parent.trace, 10, 9, false));
         assert_eq!(child.state.as_deref(), Some("a=b"));
     }

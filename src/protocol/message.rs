@@ -509,14 +509,24 @@ const NO_MESSAGE: &str = "\"the server gave no reason\"";
 
 /// Appends a number in decimal.
 pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [b'0'; 20];
+    /// The digits of each number below 100.
+    const PAIRS: [[u8; 2]; 100] = {
+        let (mut pairs, mut number) = ([[0; 2]; 100], 0);
+        while number < 100 {
+            pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+            number += 1;
+        }
+        pairs
+    };
+    let mut digits = [[0; 2]; 10];
     let mut first = digits.len();
     loop {
         first -= 1;
-        digits[first] += (number % 10) as u8;
-        number /= 10;
+        digits[first] = PAIRS[(number % 100) as usize];
+        number /= 100;
         if number == 0 {
-            return out.extend_from_slice(&digits[first..]);
+            let digits = digits[first..].as_flattened();
+            return out.extend_from_slice(&digits[usize::from(digits[0] == b'0')..]);
         }
     }
 }
@@ -709,6 +719,17 @@ mod tests {
             assert_eq!(whole_number(raw), raw.parse().ok(), "{raw}");
         }
         assert_eq!(whole_number("18446744073709551616"), None);
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_library_writes_them() {
+        let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
+        let numbers = powers.flat_map(|power| [power - 1, power, power + 1, power / 2 * 3]);
+        for number in numbers.chain([u64::MAX]) {
+            let mut written = Vec::new();
+            write_number(&mut written, number);
+            assert_eq!(String::from_utf8(written).expect("digits"), number.to_string());
+        }
     }
 
     /// Raw JSON that might be any payload.

@@ -45,10 +45,12 @@ export class Home {
     const child = spawn(join(BUILT, program), args, { cwd: this.folder, env, stdio: ["pipe", "pipe", "pipe"] });
     const ended = new Promise((resolve) => child.once("exit", resolve));
     const lines = [];
+    const stdout = [];
     const waiting = new Set();
     for (const output of [child.stdout, child.stderr]) {
       createInterface(output).on("line", (line) => {
         lines.push(line);
+        if (output === child.stdout) stdout.push(line);
         for (const wake of waiting) wake();
       });
     }
@@ -65,6 +67,7 @@ export class Home {
     const process_ = {
       child,
       lines,
+      stdout,
       line,
       ended,
       async stop() {
@@ -111,6 +114,25 @@ export class Client {
     if (this.session) headers["mcp-session-id"] = this.session;
     if (this.token) headers.authorization = `Bearer ${this.token}`;
     return fetch(this.mcp, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", ...message }) });
+  }
+
+  /** The methods of the notifications that come from now on, as they come. */
+  async listen() {
+    const headers = { accept: "text/event-stream", "mcp-session-id": this.session };
+    const stream = await fetch(this.mcp, { headers });
+    assert.equal(stream.status, 200);
+    const heard = [];
+    const read = async () => {
+      let text = "";
+      for await (const chunk of stream.body.pipeThrough(new TextDecoderStream())) {
+        const lines = (text + chunk).split("\n");
+        text = lines.pop();
+        for (const line of lines) if (line.startsWith("data: {")) heard.push(JSON.parse(line.slice(6)).method);
+      }
+    };
+    // The gateway ends before the test does.
+    read().catch(() => {});
+    return heard;
   }
 
   /** The result of a request. */

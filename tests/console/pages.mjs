@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { rmSync, writeFileSync } from "node:fs";
 import { violations } from "./browser.mjs";
 import { Client, fake, Home } from "./gateway.mjs";
-import { button, calm, files, headers, keyOf, open, PAGES, region, row, tool, until } from "./visit.mjs";
+import { accessible, button, calm, files, headers, keyOf, open, PAGES, region, row, tool, until } from "./visit.mjs";
 
 export async function pages(browser, check) {
   const home = new Home();
@@ -20,12 +20,7 @@ export async function pages(browser, check) {
       const nav = page.getByRole("navigation", { name: "Pages", exact: true });
       assert.deepEqual(await nav.getByRole("link").allTextContents(), PAGES.map(([, name]) => name));
       assert.deepEqual(await nav.locator("[aria-current=page]").allTextContents(), [title]);
-      for (const width of [1280, 320]) {
-        await page.setViewportSize({ width, height: 800 });
-        assert.deepEqual(await violations(page), [], `${width} px`);
-        const sideways = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        assert.equal(sideways, 0, `${width} px`);
-      }
+      await accessible(page);
       calm(page);
       await page.context().close();
     });
@@ -123,6 +118,15 @@ export async function overview(browser, check) {
       return all > 100 && seen > 100;
     }, "both have tokens");
     assert.equal(await page.locator(".bars .bar").count(), 2);
+    await page.getByText("One server never ran, so its definitions are not counted.", { exact: true }).waitFor();
+  });
+  await check("where nothing is wrong, no problems are shown", async () => {
+    const well = await home.serve({ toolboxes: { dev: { mcpServers: { files: files() } } } }, { file: "well.json" });
+    const calmer = await open(browser, well);
+    await calmer.locator(".counts li").first().waitFor();
+    assert.deepEqual(await calmer.getByRole("heading", { level: 2 }).allTextContents(), ["Servers", "Context", "Calls", "Latency", "Clients"]);
+    await calmer.context().close();
+    await well.stop();
   });
   await check("clients are there with name, version, era, since and calls", async () => {
     assert.deepEqual(await headers(page, "Clients"), ["Name", "Version", "Era", "Since", "Calls"]);
@@ -146,7 +150,9 @@ export async function servers(browser, check) {
   const home = new Home();
   const obstacle = home.write("obstacle", "");
   const mcpServers = { files: files(), late: fake("--fail-while", obstacle, "--tools", "1", "--stderr", "late: the obstacle is there") };
-  const gateway = await home.serve({ toolboxes: { dev: { mcpServers }, ops: { mcpServers: { rest: fake("--tools", "2") } } } });
+  const offers = (...flags) => ({ mcpServers: { other: fake(...flags) } });
+  const toolboxes = { dev: { mcpServers }, ops: { mcpServers: { rest: fake("--tools", "2") } }, prompts: offers("--prompts", "1"), resources: offers("--resources", "1") };
+  const gateway = await home.serve({ journal: true, toolboxes });
   const client = await Client.connect(gateway.mcp);
   await client.call("open_toolbox", { toolbox_name: "dev" });
   const page = await open(browser, gateway, "/servers");
@@ -173,6 +179,7 @@ export async function servers(browser, check) {
     const lines = await region(page, "files").locator("pre").last().textContent();
     assert.deepEqual([lines.split("\n").length, lines.includes("line 11 of"), lines.includes("line 10 of")], [50, true, false], lines);
     assert.equal(await button(page, "files").getAttribute("aria-expanded"), "true");
+    await accessible(page);
   });
   await check("Restart starts it at once, whatever the back-off says", async () => {
     await button(page, "late").click();
@@ -186,6 +193,13 @@ export async function servers(browser, check) {
   });
   await check("Stop ends it without a word, its tools stay, and the next call starts it", async () => {
     const before = await client.ask("tools/list");
+    // What clients are told comes in its order, so these two frame whatever is said of tools in between.
+    const heard = await client.listen();
+    const frame = async (kind) => {
+      await client.call("open_toolbox", { toolbox_name: kind });
+      await until(() => heard.includes(`notifications/${kind}/list_changed`), kind);
+    };
+    await frame("prompts");
     await region(page, "late").getByRole("button", { name: "Stop" }).click();
     await state("late", "idle");
     const after = await client.ask("tools/list");
@@ -195,6 +209,13 @@ export async function servers(browser, check) {
     await state("late", "running");
     const cells = await row(page, "Servers", "late").getByRole("cell").allTextContents();
     assert.equal(cells[5], "0", "neither counts as a failure");
+    const log = home.start("mcp-workbench", ["log", "--json", "--server", "late"]);
+    await log.ended;
+    const kinds = log.stdout.map((line) => JSON.parse(line).kind);
+    assert.ok(kinds.includes("end") && !kinds.includes("crash"), kinds.join(" "));
+    await frame("resources");
+    const begun = heard.indexOf("notifications/prompts/list_changed");
+    assert.deepEqual(heard.slice(begun), ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
   });
   await check("calls in flight fail as after a crash, and the reason is told", async () => {
     await client.call("dev__files__slow", { ms: 1 });
@@ -212,6 +233,17 @@ export async function servers(browser, check) {
     await row(page, "Servers", "late").getByRole("cell", { name: "2", exact: true }).waitFor();
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "rest");
     assert.equal(await page.locator("[aria-live]:not([role=status])").count(), 0);
+  });
+  await check("by keyboard: a server is opened and stopped", async () => {
+    await client.call("open_toolbox", { toolbox_name: "ops" });
+    await state("rest", "running");
+    await button(page, "rest").focus();
+    await page.keyboard.press("Enter");
+    await region(page, "rest").waitFor();
+    const focused = () => page.evaluate(() => document.activeElement.textContent);
+    for (let n = 0; n < 10 && (await focused()) !== "Stop"; n += 1) await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await state("rest", "idle");
   });
   calm(page);
   await page.context().close();
@@ -261,6 +293,7 @@ export async function tools(browser, check) {
     await panel.getByLabel("path", { exact: true }).fill("again");
     await call();
     await result.getByText('"path":"again"').waitFor();
+    await accessible(page);
   });
   await check("what does not fit is said at its field, and nothing is sent", async () => {
     const before = await page.getByRole("region", { name: "Result" }).textContent();
@@ -356,6 +389,7 @@ export async function calls(browser, check) {
     await opened.getByText("journalArguments").waitFor();
     const told = await opened.locator("dt, dd").allTextContents();
     assert.deepEqual(told.slice(2, 10), ["Client", "agent", "Toolbox", "dev", "Server", "files", "Tool", "write_file"]);
+    await accessible(page);
   });
   await check("by keyboard: a call is opened and closed, and the focus comes back", async () => {
     const first = page.getByRole("table", { name: "Calls" }).getByRole("button").first();

@@ -37,7 +37,7 @@ export async function pictures(browser, folder) {
   const client = await Client.connect(gateway.mcp, { name: "claude-code" });
   await client.call("open_toolbox", { toolbox_name: "dev" });
   await client.call("open_toolbox", { toolbox_name: "ops" });
-  const page = await browser.newPage({ viewport: { width: 1160, height: 760 }, colorScheme: "light" });
+  const page = await browser.newPage({ viewport: { width: 1160, height: 880 }, colorScheme: "light" });
   await page.goto(gateway.url);
   for (let round = 0; round < 40; round += 1) {
     await client.call("dev__files__read_file", { path: "README.md" });

@@ -177,6 +177,7 @@ export async function alone(browser, check) {
     await button(page, "dead").click();
     await region(page, "dead").getByText(/exited with status 3/).first().waitFor();
     assert.equal(await page.getByRole("button", { name: /Restart|Stop/ }).count(), 0);
+    assert.equal(await region(page, "dead").getByText("stderr").count(), 0);
     await page.goto(`${console_.origin}/console/calls`);
     await row(page, "Calls", "read_file").getByRole("button").click();
     await region(page, "Call").getByText('"path": "kept"').waitFor();

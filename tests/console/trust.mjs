@@ -133,6 +133,7 @@ export async function trust(browser, check) {
     assert.match(key, /^[0-9a-f]{32}$/);
     assert.equal(readFileSync(path, "utf8").trim(), key);
     assert.equal(statSync(path).mode & 0o777, 0o600);
+    assert.ok(!gateway.stdout.join().includes(key), "the address stands on stderr");
   });
   await check("pages need no key, everything else does", async () => {
     for (const [path] of PAGES) assert.equal((await ask(gateway.origin, path)).status, 200);

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { request } from "node:http";
+import { violations } from "./browser.mjs";
 import { fake } from "./gateway.mjs";
 
 export const PAGES = [
@@ -33,6 +34,16 @@ export const region = (page, name) => page.getByRole("region", { name, exact: tr
 export const button = (page, name) => page.getByRole("button", { name, exact: true });
 export const row = (page, table, text) => page.getByRole("table", { name: table, exact: true }).getByRole("row").filter({ hasText: text });
 export const headers = (page, table) => page.getByRole("table", { name: table, exact: true }).getByRole("columnheader").allTextContents();
+
+/** Checks that axe finds nothing at either width, and that the page itself never scrolls sideways. */
+export async function accessible(page) {
+  for (const width of [320, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    assert.deepEqual(await violations(page), [], `${width} px`);
+    const sideways = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    assert.equal(sideways, 0, `${width} px`);
+  }
+}
 
 /** The answer to a request with exactly these headers. */
 export function ask(origin, path, { method = "GET", headers = {}, body } = {}) {

@@ -34,16 +34,17 @@ fn the_console_keeps_its_promises_in_a_browser() {
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
 }
 
-/// Lasts a minute, because that is what is promised. Nobody waits longer for it than for the browser.
+/// The minute is a setting here, so that nobody has to wait for it. That it is a minute is seen where the setting is read.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_server_that_the_console_started_ends_60_s_after_its_last_use() {
+fn a_server_that_the_console_started_ends_so_long_after_its_last_use() {
     use std::io::{BufRead, BufReader};
     use std::time::{Duration, Instant};
 
     use crate::client::Web;
     use crate::harness::{Gateway, fake};
 
+    const UNUSED: Duration = Duration::from_millis(800);
     let mut config = dev("proxy", serde_json::json!({"a": fake("--with echo")}));
     config["journal"] = true.into();
     // What the server offers is remembered, so that the console lists it.
@@ -53,6 +54,7 @@ fn a_server_that_the_console_started_ends_60_s_after_its_last_use() {
     let mut command = lab.command();
     command.args(["console", "--no-open"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.env("XDG_RUNTIME_DIR", &lab.dir);
+    command.env("MCP_WORKBENCH_TEST_UNUSED_MS", UNUSED.as_millis().to_string());
     let mut running = Running(command.spawn().expect("it is built"));
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
@@ -83,13 +85,17 @@ fn a_server_that_the_console_started_ends_60_s_after_its_last_use() {
     let id = ask("GET", "/tools", "")["tools"][0]["id"].clone();
     let call = serde_json::json!({"id": id, "arguments": {"text": "hello"}}).to_string();
     assert_eq!(journal(), Vec::<serde_json::Value>::new(), "looking starts no server");
-    assert_eq!(ask("POST", "/call", &call)["outcome"], "ok");
-    let last_use = Instant::now();
-    assert_eq!(ask("POST", "/call", &call)["outcome"], "ok");
-    let ended = wait("end", 1, Duration::from_secs(60) + DEADLINE);
-    assert!(ended - last_use >= Duration::from_secs(60), "after {:?}", ended - last_use);
-    let kinds: Vec<_> = journal().iter().map(|line| line["kind"].clone()).collect();
-    assert_eq!(kinds, ["start", "call", "call", "end"], "it runs on for both calls");
+    // It is used for longer than it may be unused.
+    let (begun, mut last_use) = (Instant::now(), Instant::now());
+    while last_use - begun < 2 * UNUSED {
+        last_use = Instant::now();
+        assert_eq!(ask("POST", "/call", &call)["outcome"], "ok");
+    }
+    let ended = wait("end", 1, DEADLINE);
+    assert!(ended - last_use >= UNUSED, "after {:?}", ended - last_use);
+    let mut kinds: Vec<_> = journal().iter().map(|line| line["kind"].clone()).collect();
+    kinds.dedup();
+    assert_eq!(kinds, ["start", "call", "end"], "it runs on for all calls");
     assert_eq!(ask("POST", "/call", &call)["outcome"], "ok", "and it starts again");
     wait("start", 2, DEADLINE);
     signal(running.0.id(), "INT");

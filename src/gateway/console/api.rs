@@ -267,7 +267,8 @@ impl Console {
         drop(servers);
         match (is_there.await, upstream) {
             (Ok(true), Some(upstream)) => {
-                Ok(trial::call(&gateway, &station.session, &upstream, &name, wanted.arguments.get()).await)
+                let asked = (&*name, wanted.arguments.get());
+                Ok(trial::call(&gateway, &station.session, &upstream, asked, self.unused).await)
             }
             _ => Err(no_such_tool()),
         }

@@ -31,6 +31,7 @@ pub use self::door::{Door, KeyFile, Pass};
 use self::premises::{Around, Desk, ServerEntry};
 pub use self::premises::{FileProblem, House};
 use self::survey::{Outlook, Survey, SurveyedFile};
+pub use self::trial::UNUSED;
 use super::Gateway;
 use crate::config::locate::FaceKind;
 use crate::core::engine::Engine;
@@ -67,6 +68,8 @@ pub struct Console {
     stations: Mutex<Vec<Arc<Station>>>,
     processes: Mutex<Looked<ProcessTable>>,
     outlooks: Mutex<Vec<(Pass, Looked<Vec<Outlook>>)>>,
+    /// How long a server that it has started may be unused.
+    unused: Duration,
     ended: AtomicBool,
 }
 
@@ -121,22 +124,24 @@ impl Console {
         face: FaceKind,
         houses: impl Fn() -> Vec<House> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let console = Self::new(door, face, true, Box::new(houses));
+        let console = Self::new(door, face, true, UNUSED, Box::new(houses));
         console.hear(&console.houses());
         console
     }
 
-    /// A console of a file and of what the journal tells. Its reading ends with the console.
+    /// A console of a file and of what the journal tells. Its reading ends with the console. Servers that it starts may
+    /// be `unused` for so long.
     pub fn of_journal(
         door: Door,
         face: FaceKind,
+        unused: Duration,
         gateway: Arc<Gateway>,
         refused: RefusedFile,
         journal: JournalReader,
     ) -> Arc<Self> {
         let engine = gateway.engine.clone();
         let house = move || vec![House::of(&gateway, refused.lock().clone())];
-        let console = Self::new(door, face, false, Box::new(house));
+        let console = Self::new(door, face, false, unused, Box::new(house));
         if !engine.settings().journal.on {
             // Without a journal nobody else would tell of the calls that a person tries from the console.
             record(&engine, &console.record);
@@ -149,6 +154,7 @@ impl Console {
         door: Door,
         face: FaceKind,
         live: bool,
+        unused: Duration,
         houses: Box<dyn Fn() -> Vec<House> + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -161,6 +167,7 @@ impl Console {
             stations: Mutex::default(),
             processes: Mutex::default(),
             outlooks: Mutex::default(),
+            unused,
             ended: AtomicBool::new(false),
         })
     }

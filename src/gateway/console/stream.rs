@@ -239,7 +239,7 @@ mod tests {
     fn opened(name: &str) -> (Arc<Console>, TabStream, PathBuf) {
         let (door, state) = door(name, Vec::new());
         let key = door.key().expect("it was made");
-        let console = Console::new(door, FaceKind::Workbench, true, Box::new(Vec::new));
+        let console = Console::new(door, FaceKind::Workbench, true, super::super::UNUSED, Box::new(Vec::new));
         let headers = headers(&[("authorization", &format!("Bearer {key}"))]);
         let pass = console.door.pass(&headers).expect("the key is right");
         (console.clone(), TabStream::new(console, pass, headers), state)

@@ -22,18 +22,18 @@ use crate::protocol::message::Id;
 use crate::transport::peer::Answer;
 
 /// How long a server that the console has started may be unused.
-const UNUSED: Duration = Duration::from_secs(60);
+pub const UNUSED: Duration = Duration::from_secs(60);
 /// The longest text that a page is given.
 const LONGEST: usize = 256 * 1024;
 
 /// Calls a tool by the server's own name, and returns what the page shows of the result. If the page goes away,
-/// the call is cancelled.
+/// the call is cancelled. A server that was started for it ends when it has been unused for this long.
 pub(super) async fn call(
     gateway: &Arc<Gateway>,
     session: &Arc<ClientSession>,
     upstream: &Arc<Upstream>,
-    tool: &str,
-    arguments: &str,
+    (tool, arguments): (&str, &str),
+    unused: Duration,
 ) -> Value {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = Id::Number(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -62,7 +62,7 @@ pub(super) async fn call(
     let shown = shown.await.unwrap_or_else(|_| lost("the call was given up"));
     if !was_up {
         let (engine, upstream) = (gateway.engine.clone(), upstream.clone());
-        tokio::spawn(async move { by_hand::stop_when_unused(&engine, &upstream, UNUSED).await });
+        tokio::spawn(async move { by_hand::stop_when_unused(&engine, &upstream, unused).await });
     }
     shown
 }

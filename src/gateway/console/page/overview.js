@@ -18,6 +18,7 @@ const busy = h("div");
 const slow = h("div");
 const context = h("dl", { class: "bars" });
 const saving = h("p", { class: "number" });
+const uncounted = h("p", { class: "number" });
 const callPlot = new Plot("Calls per second", "rates", (value) => String(+value.toPrecision(2)));
 const latencyPlot = new Plot("Latency", "times", (value) => duration(value).replace(".0 ", " "));
 const problemCard = card("Problems", problems);
@@ -32,7 +33,7 @@ document.getElementById("page").append(
     { class: "cards" },
     problemCard,
     card("Servers", states),
-    card("Context", context, saving),
+    card("Context", context, saving, uncounted),
     card("Calls", totals, callPlot.svg, rates, legend(["bar", "ok", "ok"], ["bar", "failed", "failed"]), busy),
     card("Latency", latencyPlot.svg, times, legend(["line", "p50", "p50"], ["line", "p95", "p95"]), slow),
     clientCard,
@@ -71,6 +72,10 @@ function showServers(servers) {
       h("li", {}, h("strong", {}, count(of(state))), h("span", { class: `state ${state}` }, state)),
     ),
   );
+  // A server that never ran has told nobody what it offers.
+  const unknown = servers.filter(({ tools }) => tools == null).length;
+  uncounted.hidden = unknown === 0;
+  uncounted.textContent = unknown === 1 ? "One server never ran, so its definitions are not counted." : `${count(unknown)} servers never ran, so their definitions are not counted.`;
 }
 
 function showProblems(list) {
@@ -112,7 +117,7 @@ function showContext({ all, seen }) {
   };
   context.replaceChildren(...bar("All definitions", all, "all"), ...bar("What clients see", seen, "seen"));
   const part = Math.round((100 * (all - seen)) / (all || 1));
-  saving.textContent = all > seen ? `The gateway saves ${part} % of the context that all definitions would take.` : "It pays with more tools.";
+  saving.textContent = all > seen ? `The gateway saves ${part} % of the context that all definitions would take.` : "With so few tools it saves nothing.";
 }
 
 follow({
