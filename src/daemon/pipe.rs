@@ -27,6 +27,8 @@ const PIPE_BUSY: i32 = 231;
 /// How long a daemon may take to listen, and the time between two looks.
 const LONGEST_START: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// How long others may have to read the file that names a pipe.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// A connection.
 pub enum DaemonStream {
@@ -117,7 +119,15 @@ impl DaemonListener {
         // Whoever finds the file finds the whole name.
         let aside = place.directory().join(format!("{}.new", std::process::id()));
         fs::write(&aside, &name)?;
-        fs::rename(&aside, place.socket())?;
+        // Relays that look for the daemon read the file of its predecessor, which cannot be replaced meanwhile.
+        let end = Instant::now() + LONGEST_LOOK;
+        while let Err(error) = fs::rename(&aside, place.socket()) {
+            if Instant::now() >= end {
+                let _ = fs::remove_file(&aside);
+                return Err(error);
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
         Ok(Self { name, next })
     }
 
@@ -197,6 +207,21 @@ mod tests {
             drop(relay);
             assert!(!matches!(daemon.read(&mut heard).await, Ok(1..)), "its end is noticed");
         }
+        // Somebody may be reading which pipe the last daemon had, just when the next one comes.
+        let (reader, before) = (File::open(place.socket()), fs::read_to_string(place.socket()));
+        let aside = directory.join(format!("{}.new", std::process::id()));
+        let reading = std::thread::spawn(move || {
+            while !aside.exists() {
+                std::thread::yield_now();
+            }
+            // It reads on while the first attempt is made.
+            std::thread::sleep(BETWEEN_LOOKS);
+            drop(reader.expect("it is there"));
+        });
+        drop(listener);
+        let listener = DaemonListener::open(Inheritance, &place).expect("it waits for the reader");
+        reading.join().expect("no panic");
+        assert_ne!(fs::read_to_string(place.socket()).ok(), before.ok());
         // The pipe of a daemon that is gone is nobody's.
         drop(listener);
         let stale = connect(&place.socket()).await.err().expect("nobody listens");
