@@ -335,15 +335,22 @@ mod tests {
     use crate::config::Redactor;
 
     /// A request of a client and one to an upstream that it caused, which differ from others as the number says.
-    fn exchange(hub: &Hub, number: u64, who: &[Arc<Who>; 2], servers: &[Arc<str>; 2]) -> News {
+    fn exchange(
+        (hub, secrets): (&Hub, &Redactor),
+        number: u64,
+        who: &[Arc<Who>; 2],
+        servers: &[Arc<str>; 2],
+    ) -> News {
+        // Ten requests are told apart by client and name. What else they are changes now and then, their ids each time.
         let of = |count: u64| (number % count) as usize;
-        let id = match of(4) {
+        let (round, often) = (number / 60, number / 10);
+        let id = match often % 4 {
             0 => None,
             1 => Some(Id::Text("\"a\\u0022\\ud800\"".into())),
             2 => Some(Id::Text("\"a\\u0022\"".into())),
             _ => Some(Id::Number(number)),
         };
-        let method = ["tools/call", "prompts/get", "resources/read", "tools/list"][of(3)];
+        let method = ["tools/call", "prompts/get", "resources/read"][(round % 3) as usize];
         let name = Some(["a", "b\"", "c", "d", "e"][of(5)].into());
         let asked = Inquiry { method, name, exists: true, id };
         let asker = Asker { who: who[of(2)].clone(), version: "2025-11-25", network: Network::Pipe };
@@ -356,51 +363,60 @@ mod tests {
             sampled: true,
             state,
         });
-        let server = (&servers[0], &servers[of(2)]);
+        let server = (&servers[0], &servers[(round % 2) as usize]);
         exchange.set_out(server, method, Some("\"own\\u0022\""), (0, None));
-        let by =
-            Carriage { version: "2025-06-18", network: Network::Tcp, id: None, secrets: Redactor::default() };
-        if of(11) > 0 {
+        let secrets = secrets.clone();
+        let by = Carriage { version: "2025-06-18", network: Network::Tcp, id: None, secrets };
+        if !often.is_multiple_of(7) {
             exchange.takes(by);
         }
-        let error = [None, Some(ErrorType::ToolError), Some(ErrorType::Code(-7))][of(7) % 3];
-        exchange.came_back(error, None, (of(5) > 0).then_some(number));
+        let error = [None, Some(ErrorType::ToolError), Some(ErrorType::Code(-7))][(round % 4 % 3) as usize];
+        exchange.came_back(error, None, (!often.is_multiple_of(5)).then_some(number));
         (exchange.error, exchange.took) = (error, Duration::from_nanos(number));
         News::Exchange(*exchange)
     }
 
     #[test]
     fn a_request_like_one_before_has_the_spans_that_it_would_have_alone() {
-        let hub = Hub::off();
+        let (hub, secrets) = (Hub::off(), Redactor::default());
         let who = ["one", "other"].map(|client| {
             Arc::new(Who { client: client.into(), session: format!("of {client}").into(), token: None })
         });
         let servers = ["dev".into(), "fs".into()];
-        let news: Vec<_> = (0..900).map(|number| exchange(&hub, number, &who, &servers)).collect();
+        let news: Vec<_> =
+            (0..900).map(|number| exchange((&hub, &secrets), number, &who, &servers)).collect();
         let spans = |document: Bytes| {
             let mut document: Value = serde_json::from_slice(&document).expect("JSON");
             document["resourceSpans"][0]["scopeSpans"][0]["spans"].take()
         };
-        let together = spans(SpanDocuments::new(&[]).write(&news));
-        let alone = news.iter().map(|one| spans(SpanDocuments::new(&[]).write(std::slice::from_ref(one))));
-        let alone: Vec<_> = alone.flat_map(|spans| spans.as_array().cloned().expect("a list")).collect();
-        assert_eq!(together, Value::Array(alone));
-        let [request, errand] = [&together[2 * 14], &together[2 * 14 + 1]];
+        let (mut documents, mut repeated) = (SpanDocuments::new(&[]), 0);
+        let mut all = Vec::new();
+        for one in &news {
+            let News::Exchange(exchange) = one else { panic!("no request") };
+            repeated += usize::from(documents.known.find(exchange).is_some());
+            let [written, alone] = [&mut documents, &mut SpanDocuments::new(&[])]
+                .map(|documents| spans(documents.write(std::slice::from_ref(one))));
+            assert_eq!(written, alone);
+            all.extend(written.as_array().cloned().expect("a list"));
+        }
+        assert!((100..800).contains(&repeated), "{repeated} of them are like one before");
+        assert_eq!(spans(SpanDocuments::new(&[]).write(&news)), Value::Array(all.clone()));
+        let [request, errand] = [&all[2 * 28], &all[2 * 28 + 1]];
         let attribute = |span: &Value, key: &str| {
             let attributes = span["attributes"].as_array().expect("a list");
             let found = attributes.iter().find(|one| one["key"] == key);
             found.map(|one| one["value"]["stringValue"].clone()).unwrap_or_default()
         };
-        assert_eq!(request["traceId"], "0000000000000005000000000000000e");
+        assert_eq!(request["traceId"], "0000000000000005000000000000001c");
         assert_eq!(
             (&request["spanId"], &request["parentSpanId"]),
-            (&json!("000000000000000f"), &json!("0000000000000002"))
+            (&json!("000000000000001d"), &json!("0000000000000001"))
         );
         assert_eq!(errand["parentSpanId"], request["spanId"]);
         assert_eq!((&request["traceState"], &errand["traceState"]), (&json!("v=\"1\""), &json!("v=\"1\"")));
         assert_eq!((&request["kind"], &errand["kind"]), (&json!(2), &json!(3)));
         assert_eq!(attribute(request, "jsonrpc.request.id"), "a\"");
-        assert_eq!(attribute(errand, "jsonrpc.request.id"), "14");
+        assert_eq!(attribute(errand, "jsonrpc.request.id"), "28");
         assert_eq!(
             (attribute(request, "mcp.session.id"), attribute(errand, "mcp.session.id")),
             (json!("of one"), json!("of one"))
