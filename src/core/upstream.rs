@@ -731,7 +731,7 @@ impl Upstream {
 
     /// As [`Self::unreal`], made for a session of the daemon.
     pub(crate) fn unreal_in_daemon(group: &str, server: &str) -> Arc<Self> {
-        let session = DaemonSession::new(Vec::new(), "/".into(), "/".into(), None);
+        let session = DaemonSession::new(Default::default(), "/".into(), "/".into(), None);
         Self::unreal_of(group, server, Some(Arc::new(session)))
     }
 
