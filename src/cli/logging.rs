@@ -25,28 +25,29 @@ use crate::core::LIFE;
 use crate::text::date::rfc3339;
 
 /// The variable that selects what is logged, by module, as in `warn,mcp_workbench::transport=debug`.
-const VARIABLE: &str = "RUST_LOG";
+pub(super) const VARIABLE: &str = "RUST_LOG";
 /// The prefix of our modules' names.
 const US: &str = "mcp_workbench";
 
 /// A log on stderr that has not started.
-#[derive(Clone, Copy)]
 pub(super) struct Log {
-    /// The least severe events that are logged, unless the variable `RUST_LOG` selects others.
+    /// The least severe events that are logged.
     pub(super) level: LevelFilter,
     /// Whether it also says who comes and goes and which servers become ready.
     pub(super) life: bool,
+    /// What the variable `RUST_LOG` selects instead.
+    pub(super) selected: Option<String>,
 }
 
 impl Log {
     /// Logs from now on.
-    pub(super) fn start(self) {
-        let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
+    pub(super) fn start(&self) {
+        let selected = self.selected.as_deref().filter(|selected| !selected.is_empty());
         let usual = || match self.life {
             true => level_for_us(self.level).with_target(LIFE, self.level.max(LevelFilter::INFO)),
             false => level_for_us(self.level),
         };
-        let (targets, problem) = match wanted.map(|wanted| wanted.parse::<Targets>()) {
+        let (targets, problem) = match selected.map(str::parse::<Targets>) {
             None => (usual(), None),
             Some(Ok(targets)) => (ours(targets), None),
             Some(Err(error)) => (usual(), Some(error)),

@@ -269,7 +269,8 @@ pub fn main(face: FaceKind) -> ExitCode {
     let is_watched = matches!(&arguments.verb, Some(Verb::Serve(Http { http: Some(_), .. })))
         && io::stderr().is_terminal()
         && !arguments.everywhere.quiet;
-    let log = logging::Log { level: log_level(&arguments), life: is_watched };
+    let selected = std::env::var(logging::VARIABLE).ok();
+    let log = logging::Log { level: log_level(&arguments), life: is_watched, selected };
     match &arguments.verb {
         // The daemon lets go of every descriptor before it opens one of its own, its log included. A relay logs
         // nothing, and many of them should not hold memory for it.
@@ -286,7 +287,7 @@ pub fn main(face: FaceKind) -> ExitCode {
         output.width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
         // The home directory is leaked once, so that every message can be shaped where it is printed.
         output.home = world.home.as_ref().map(|home| &*home.to_string_lossy().into_owned().leak());
-        run(face, &arguments, output, world, log)
+        run(face, &arguments, output, world, &log)
     });
     let status = outcome.or_else(|failure| failure.tell(output, &mut out, &mut err));
     ExitCode::from(status.unwrap_or(FailureKind::Failure.status()))
@@ -317,7 +318,7 @@ fn run(
     arguments: &Arguments,
     output: OutputMode,
     world: World,
-    log: logging::Log,
+    log: &logging::Log,
 ) -> Result<u8, Failure> {
     let face = match arguments.everywhere.face {
         Some(FaceName::Workbench) => FaceKind::Workbench,

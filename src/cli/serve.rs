@@ -30,7 +30,7 @@ pub(super) fn run(
     http: &Http,
     output: OutputMode,
     world: &World,
-    log: Log,
+    log: &Log,
 ) -> Result<u8, Failure> {
     let nothing = matches!(file, Err(NotFound::Anywhere { .. }));
     let file = file.map_err(|missing| {
@@ -141,7 +141,7 @@ impl<'a> Service<'a> {
         Ok(0)
     }
 
-    async fn serve_stdio(self, configured: Configured, log: Log) -> Result<u8, Failure> {
+    async fn serve_stdio(self, configured: Configured, log: &Log) -> Result<u8, Failure> {
         let client = Client {
             stdin: crate::transport::stdio::stdin(),
             stdout: crate::transport::stdio::stdout(),

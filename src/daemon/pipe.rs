@@ -27,8 +27,6 @@ const PIPE_BUSY: i32 = 231;
 /// How long a daemon may take to listen, and the time between two looks.
 const LONGEST_START: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-/// How long others may have to read the file that names a pipe.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// A connection.
 pub enum DaemonStream {
@@ -78,6 +76,7 @@ pub(super) fn launch(
     let nobody = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     // The process that had the lock before may have started a daemon.
     if open(&file).is_err_and(|error| nobody(&error)) {
+        put_aside(&file)?;
         let mut child = daemon::start(launcher, arguments)?;
         let end = Instant::now() + LONGEST_START;
         while open(&file).is_err_and(|error| nobody(&error)) {
@@ -92,6 +91,16 @@ pub(super) fn launch(
     }
     drop(lock);
     Ok(())
+}
+
+/// Takes the file of a daemon that is gone out of the way. Relays that look for a daemon read it again and again, which
+/// may keep it from being replaced, but not from being renamed.
+fn put_aside(file: &Path) -> io::Result<()> {
+    let aside = file.with_extension(format!("{}.gone", std::process::id()));
+    match fs::rename(file, &aside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed.and_then(|()| fs::remove_file(aside)),
+    }
 }
 
 /// What the daemon got from its starter: nothing.
@@ -119,15 +128,7 @@ impl DaemonListener {
         // Whoever finds the file finds the whole name.
         let aside = place.directory().join(format!("{}.new", std::process::id()));
         fs::write(&aside, &name)?;
-        // Relays that look for the daemon read the file of its predecessor, which cannot be replaced meanwhile.
-        let end = Instant::now() + LONGEST_LOOK;
-        while let Err(error) = fs::rename(&aside, place.socket()) {
-            if Instant::now() >= end {
-                let _ = fs::remove_file(&aside);
-                return Err(error);
-            }
-            std::thread::sleep(BETWEEN_LOOKS);
-        }
+        fs::rename(&aside, place.socket())?;
         Ok(Self { name, next })
     }
 
@@ -208,20 +209,12 @@ mod tests {
             assert!(!matches!(daemon.read(&mut heard).await, Ok(1..)), "its end is noticed");
         }
         // Somebody may be reading which pipe the last daemon had, just when the next one comes.
-        let (reader, before) = (File::open(place.socket()), fs::read_to_string(place.socket()));
-        let aside = directory.join(format!("{}.new", std::process::id()));
-        let reading = std::thread::spawn(move || {
-            while !aside.exists() {
-                std::thread::yield_now();
-            }
-            // It reads on while the first attempt is made.
-            std::thread::sleep(BETWEEN_LOOKS);
-            drop(reader.expect("it is there"));
-        });
+        let reader = File::open(place.socket()).expect("it is there");
         drop(listener);
-        let listener = DaemonListener::open(Inheritance, &place).expect("it waits for the reader");
-        reading.join().expect("no panic");
-        assert_ne!(fs::read_to_string(place.socket()).ok(), before.ok());
+        put_aside(&place.socket()).expect("whoever reads it lets it be renamed");
+        let listener = DaemonListener::open(Inheritance, &place).expect("nothing is in the way");
+        drop(reader);
+        connect(&place.socket()).await.expect("it listens");
         // The pipe of a daemon that is gone is nobody's.
         drop(listener);
         let stale = connect(&place.socket()).await.err().expect("nobody listens");
