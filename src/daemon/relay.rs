@@ -256,7 +256,10 @@ impl Session {
                 () = &mut *calls.shutdown, if !called_off => self.call_off(),
                 Some(()) = calls.hangup.recv() => self.up.say(&FromRelay::Reload),
                 () = until(end) => return None,
-                () = rest.reached() => self.rest(),
+                () = rest.reached() => {
+                    lines.free();
+                    self.rest();
+                }
             }
         }
     }
@@ -357,6 +360,8 @@ impl Session {
     fn rest(&mut self) {
         self.down.shrink_to_fit();
         self.up.waiting.shrink_to_fit();
+        // Readers free their memory by themselves, but perhaps only when it is too late to give it back.
+        self.up.lines.free();
         self.flight.compact();
         give_back();
     }

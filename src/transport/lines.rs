@@ -104,6 +104,14 @@ impl Lines {
         .await
     }
 
+    /// Frees the memory of lines that were taken, unless another has begun.
+    pub fn free(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer = Vec::new();
+            (self.start, self.seen) = (0, 0);
+        }
+    }
+
     /// The buffer to which the next bytes of the stream are appended.
     fn space(&mut self) -> &mut Vec<u8> {
         if self.start == self.buffer.len() {
@@ -275,6 +283,20 @@ mod tests {
         assert!(line.start.len() == PREFIX && line.length > 1_000_000);
         assert!(line.end.len() == ENDING && line.end.ends_with(b"xthe end"));
         assert_eq!(lines.next_line(), Some(Line::Whole(b"{}")));
+    }
+
+    #[test]
+    fn the_memory_of_lines_that_were_taken_can_be_freed_and_nothing_is_lost() {
+        let mut lines = Lines::new(100);
+        lines.space().extend_from_slice(b"a\nb");
+        assert_eq!(lines.next_line(), Some(Line::Whole(b"a")));
+        lines.free();
+        lines.space().extend_from_slice(b"c\n");
+        assert_eq!(lines.next_line(), Some(Line::Whole(b"bc")));
+        lines.free();
+        assert_eq!(lines.buffer.capacity(), 0);
+        lines.space().extend_from_slice(b"d\n");
+        assert_eq!(lines.next_line(), Some(Line::Whole(b"d")));
     }
 
     #[tokio::test]
