@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct InProcess {
     state: Mutex<State>,
-    /// Lets tests hold up writes.
+    /// Lets tests hold up writes, and letters between the mailbox and whoever receives them.
     pub gate: tokio::sync::RwLock<()>,
 }
 
@@ -47,6 +47,13 @@ impl<T> Living<T> {
 
 fn end_of(life: Duration) -> Instant {
     Instant::now() + life.min(super::store::LONGEST_LIFE)
+}
+
+impl InProcess {
+    /// Whether letters to this replica wait in its mailbox.
+    pub fn has_mail(&self, id: &str) -> bool {
+        !self.state.lock().inbox(id).0.is_empty()
+    }
 }
 
 impl State {
@@ -213,6 +220,7 @@ impl Store for InProcess {
                 let _ = timeout(WAIT, news.notified()).await;
                 letters = take();
             }
+            let _open = self.gate.read().await;
             Ok(letters.into())
         })
     }

@@ -57,6 +57,8 @@ use crate::text::digest::{Digest, hex};
 
 /// How long a replica can be sure that nobody has taken its place, after it has told that it lives.
 const LEASE: Duration = Duration::from_millis(2200);
+/// How long a replica that leaves cares for letters that it has received.
+const LAST_LETTERS: Duration = Duration::from_secs(1);
 /// How long letters live that nobody receives.
 const LETTER_LIFE: Duration = Duration::from_secs(60);
 // A request at a replica that dies fails within three seconds: somebody's beat notices it, and there is some time left to
@@ -113,6 +115,8 @@ struct RunningReplica {
     /// Ends after the beating.
     hearing: JoinHandle<()>,
     receiving: JoinHandle<()>,
+    /// Whether the letters that are received next are the last.
+    leaving: Arc<AtomicBool>,
 }
 
 impl Replicas {
@@ -146,8 +150,9 @@ impl Replicas {
             .map_err(|error| Away(format!("no thread can be started: {error}")))?;
         let (hearing, receiving) = (self.clone(), self.clone());
         let hearing = tokio::spawn(async move { hearing.keep_hearing(beats).await });
-        let receiving = tokio::spawn(async move { receiving.keep_receiving().await });
-        *self.running.lock() = Some(RunningReplica { leave, hearing, receiving });
+        let leaving = Arc::<AtomicBool>::default();
+        let receiving = tokio::spawn(receiving.keep_receiving(leaving.clone()));
+        *self.running.lock() = Some(RunningReplica { leave, hearing, receiving, leaving });
         Ok(())
     }
 
@@ -160,10 +165,21 @@ impl Replicas {
         }
     }
 
-    /// Leaves for good: the others need not wait to know that we are gone.
+    /// Leaves for good: the others need not wait to know that we are gone. Whoever has sent us a letter gets an answer, or
+    /// the letter back.
     pub async fn leave(&self) {
-        let Some(RunningReplica { leave, hearing, receiving }) = self.running.lock().take() else { return };
-        receiving.abort();
+        let Some(running) = self.running.lock().take() else { return };
+        let RunningReplica { leave, hearing, mut receiving, leaving } = running;
+        let last_letters = async {
+            leaving.store(true, Ordering::Relaxed);
+            // Whoever waits for letters notices by one that it is the last time.
+            let _ = self.send(&self.id, LetterKind::Gone, Subject::Session, 0, &[]).await;
+            let _ = (&mut receiving).await;
+            self.desk.all_served().await;
+        };
+        if timeout(LAST_LETTERS, last_letters).await.is_err() {
+            receiving.abort();
+        }
         let _ = leave.send(());
         let _ = hearing.await;
     }
@@ -493,8 +509,9 @@ impl Replicas {
         self.noted(self.store.send(to, &sealed, LETTER_LIFE).await)
     }
 
-    async fn keep_receiving(self: Arc<Self>) {
-        loop {
+    /// Receives letters until those that are the last were received.
+    async fn keep_receiving(self: Arc<Self>, leaving: Arc<AtomicBool>) {
+        while !leaving.load(Ordering::Relaxed) {
             match self.store.receive(&self.id).await {
                 Ok(letters) => letters.iter().for_each(|letter| self.take(letter)),
                 Err(_) => sleep(BEAT).await,

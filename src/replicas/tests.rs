@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::in_process::InProcess;
@@ -116,7 +118,7 @@ fn whoever_waits_for_a_replica_in_doubt_is_told() {
         }
         let receiving = [&one, &two].map(|replica| {
             let replica = replica.clone();
-            tokio::spawn(async move { replica.keep_receiving().await })
+            tokio::spawn(async move { replica.keep_receiving(Arc::default()).await })
         });
         let held = Arc::new(Mutex::new(Vec::new()));
         let holding = held.clone();
@@ -290,6 +292,41 @@ fn a_request_is_handed_on_and_its_answer_comes_back() {
                 replica.leave().await;
             }
         }
+    });
+}
+
+#[test]
+fn a_replica_that_leaves_answers_the_letters_that_it_has_received() {
+    run(async {
+        let (store, keys) = (Arc::new(InProcess::default()), [Secret::new("key")]);
+        let [stays, leaves] = [(); 2].map(|()| Replicas::new(store.clone(), &keys));
+        for replica in [&stays, &leaves] {
+            replica.begin().await.unwrap();
+        }
+        assert_eq!(stays.is_there(&leaves.id).await, Ok(true));
+        let decided = Arc::new(Notify::new());
+        let waits = decided.clone();
+        let bounce_later = move |handed: Handed| {
+            let decided = waits.clone();
+            drop(tokio::spawn(async move {
+                decided.notified().await;
+                handed.bounce().await;
+            }));
+        };
+        leaves.serve(Subject::Session, Arc::new(bounce_later));
+        let held_up = store.gate.write().await;
+        let mut asking = stays.ask(&leaves.id, Subject::Session, b"").await.unwrap();
+        while store.has_mail(&leaves.id) {
+            yield_now().await;
+        }
+        let mut leaving = tokio::spawn(async move { leaves.leave().await });
+        yield_now().await;
+        drop(held_up);
+        timeout(Duration::from_millis(50), &mut leaving).await.expect_err("a letter is not answered");
+        decided.notify_one();
+        leaving.await.unwrap();
+        assert_eq!(timeout(PATIENCE, asking.next()).await, Ok(Arrival::Bounced));
+        stays.leave().await;
     });
 }
 
