@@ -151,8 +151,15 @@ pub(super) struct PoolMember {
     session: Mutex<Weak<ClientSession>>,
 }
 
-/// What a new file means for each session.
-type Renewals = Vec<(Arc<Gateway>, Configured)>;
+/// What a new file means for the sessions that were there when it was read.
+struct Reading {
+    /// Those for which it is valid.
+    renewals: Vec<(Arc<Gateway>, Configured)>,
+    /// How many warnings it has.
+    warnings: usize,
+    /// The numbers of all of them.
+    readers: Vec<u64>,
+}
 
 /// A file that was read for a session.
 struct Loaded {
@@ -351,9 +358,8 @@ impl RunningDaemon {
         if *self.ending.borrow() {
             return Ok(());
         }
-        let linger = loaded.configured.face.common().daemon.daemon_linger;
         let (pool, member) = self.seat(loaded, pid);
-        let seat = Seat { daemon: self.clone(), pool: pool.clone(), member: member.clone(), linger };
+        let seat = Seat { daemon: self.clone(), pool: pool.clone(), member: member.clone() };
         stream.write_all(ACCEPTED).await?;
         let (reload, mut ending) = (pool.reload.clone(), self.ending.subscribe());
         let on_session = |session: &Arc<ClientSession>| *member.session.lock() = Arc::downgrade(session);
@@ -429,7 +435,6 @@ struct Seat {
     daemon: Arc<RunningDaemon>,
     pool: Arc<Pool>,
     member: Arc<PoolMember>,
-    linger: Duration,
 }
 
 impl Drop for Seat {
@@ -442,7 +447,10 @@ impl Drop for Seat {
         pools.retain(|_, pool| !pool.members.is_empty() || pool.engine.is_at_work());
         if pools.values().all(|pool| pool.members.is_empty()) {
             // Nobody comes back to a build that has been replaced.
-            let linger = if self.daemon.is_outdated() { Duration::ZERO } else { self.linger };
+            let linger = match self.daemon.is_outdated() {
+                true => Duration::ZERO,
+                false => self.pool.engine.settings().daemon.daemon_linger,
+            };
             *self.daemon.idle_end.lock() = Some(Instant::now() + linger);
         }
         drop(pools);
@@ -467,17 +475,16 @@ impl Pool {
             return;
         }
         let (pool, reload) = (Arc::downgrade(self), self.reload.clone());
+        let putting = pool.clone();
         let watch = FileWatch {
             file,
             read: Arc::new(read),
             reload: Arc::new(move |bytes| {
                 pool.upgrade().map_or((None, Read::default()), |pool| pool.read(bytes))
             }),
-            put: |(renewals, warnings): (Renewals, usize)| {
-                let first = renewals.first().map(|(gateway, _)| gateway.clone());
-                reload_all(renewals);
-                if let Some(gateway) = first {
-                    note_reload(&gateway, true, warnings);
+            put: move |reading| {
+                if let Some(pool) = putting.upgrade() {
+                    pool.put_in_force(reading);
                 }
             },
         };
@@ -485,10 +492,27 @@ impl Pool {
         *watching = Some(tokio::spawn(following).abort_handle());
     }
 
-    /// Reads the file with this content for every session.
-    fn read(&self, bytes: Vec<u8>) -> (Option<(Renewals, usize)>, Read) {
+    /// Puts a new file in force for the sessions for which it is valid; the others keep what they have.
+    fn put_in_force(&self, Reading { renewals, warnings, readers }: Reading) {
+        let Some(first) = renewals.first().map(|(gateway, _)| gateway.clone()) else { return };
         let members = self.members.all();
-        let (mut new, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
+        let is_renewed =
+            |member: &PoolMember| renewals.iter().any(|(gateway, _)| Arc::ptr_eq(gateway, &member.gateway));
+        let others = members.iter().filter(|member| !is_renewed(member));
+        let others: Vec<_> = others.map(|member| member.gateway.clone()).collect();
+        reload_all(renewals, &others);
+        note_reload(&first, true, warnings);
+        // Whoever came while the file was read may have read the one before it.
+        if members.iter().any(|member| !readers.contains(&member.number)) {
+            self.reload.notify_one();
+        }
+    }
+
+    /// Reads the file with this content for every session.
+    fn read(&self, bytes: Vec<u8>) -> (Option<Reading>, Read) {
+        let members = self.members.all();
+        let readers = members.iter().map(|member| member.number).collect();
+        let (mut renewals, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
         let (mut warnings, mut refused, mut shown) = (0, None, Vec::new());
         for member in members {
@@ -503,7 +527,7 @@ impl Pool {
                 Ok((configured, problems)) => {
                     warnings = problems.len();
                     member.gateway.recall(&*configured.face);
-                    new.push((member.gateway.clone(), configured));
+                    renewals.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
                     shown = shown_problems(&problems);
@@ -516,10 +540,10 @@ impl Pool {
             }
         }
         *self.refused.lock() = shown;
-        if let (Some((gateway, problems)), true) = (refused, new.is_empty()) {
+        if let (Some((gateway, problems)), true) = (refused, renewals.is_empty()) {
             note_reload(&gateway, false, problems);
         }
-        ((!new.is_empty()).then_some((new, warnings)), whole)
+        ((!renewals.is_empty()).then_some(Reading { renewals, warnings, readers }), whole)
     }
 }
 

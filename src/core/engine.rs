@@ -106,7 +106,7 @@ impl Programs {
         upstream: &Upstream,
         command: &Command,
     ) -> Result<Launch, CommandError> {
-        let Some(origin) = &upstream.origin else {
+        let Some(origin) = upstream.origin() else {
             return self.launcher.prepare(command, &self.vars, &self.directory).await;
         };
         let directory = origin.directory_for(&upstream.spec()).to_owned();
@@ -232,9 +232,9 @@ impl Engine {
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
-        let (secrets, vars) = match &upstream.origin {
-            Some(origin) => (origin.secrets(), &origin.vars),
-            None => (self.settings().secrets.clone(), &self.programs.vars),
+        let (secrets, vars) = match upstream.origin() {
+            Some(origin) => (origin.secrets(), origin.vars.clone()),
+            None => (self.settings().secrets.clone(), self.programs.vars.clone()),
         };
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(vars.iter().filter_map(|(name, value)| {
@@ -342,7 +342,8 @@ impl Engine {
         }
         let (engine, upstream, params) = (self.clone(), upstream.clone(), Raw::own(params.with(changes)));
         tokio::spawn(async move {
-            match observed::on_behalf_of(reply.behalf(), upstream.up_in_time()).await {
+            let up = upstream.up_in_time(&reply.session().workspace);
+            match observed::on_behalf_of(reply.behalf(), up).await {
                 Ok(connection) if reply.is_wanted() => {
                     // The server may offer something else than it did when the client asked.
                     match approval::refused(&upstream, method, params.root()) {
@@ -485,18 +486,24 @@ impl Engine {
 
     /// Starts (`more`) or stops watching something of an upstream on behalf of one client.
     pub fn watch(&self, upstream: &Arc<Upstream>, what: &Watched, more: bool) {
-        if upstream.count_watcher(what, more)
-            && let Some(connection) = upstream.connection()
-        {
-            match what {
-                _ if connection.version().is_modern() => connection.listen(),
-                Watched::Resource(uri) => {
-                    let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
-                    send_quietly(&connection, method, &format!("{{\"uri\":{}}}", quote(uri)));
-                }
-                // An upstream reports its tasks without being asked.
-                Watched::Task(_) => {}
+        if !upstream.count_watcher(what, more) {
+            return;
+        }
+        let Some(connection) = upstream.connection() else {
+            // An upstream at rest has nothing to report until it runs.
+            if more && upstream.is_at_rest() {
+                let _ = upstream.start();
             }
+            return;
+        };
+        match what {
+            _ if connection.version().is_modern() => connection.listen(),
+            Watched::Resource(uri) => {
+                let method = if more { "resources/subscribe" } else { "resources/unsubscribe" };
+                send_quietly(&connection, method, &format!("{{\"uri\":{}}}", quote(uri)));
+            }
+            // An upstream reports its tasks without being asked.
+            Watched::Task(_) => {}
         }
     }
 
@@ -519,7 +526,7 @@ impl Engine {
     pub fn renew(
         self: &Arc<Self>,
         settings: Common,
-        spec: impl Fn(&Upstream, &Share) -> Option<Spec>,
+        spec: impl Fn(&Arc<Upstream>, &Share) -> Option<Spec>,
     ) -> Vec<Arc<Upstream>> {
         self.set_settings(settings);
         let Renewed { gone, wanted_again } = self.registry.renew(spec);

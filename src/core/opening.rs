@@ -283,6 +283,7 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
                 tried.push(upstream);
                 continue;
             }
+            upstream.take_surroundings_of(workspace);
             let same =
                 |other: &&Arc<Upstream>| other.group == upstream.group && other.server == upstream.server;
             match tried.iter().rfind(same).cloned() {

@@ -86,7 +86,7 @@ impl Registry {
     }
 
     /// Applies a new file: `spec` returns the new specification of an upstream that stays.
-    pub(super) fn renew(&self, spec: impl Fn(&Upstream, &Share) -> Option<Spec>) -> Renewed {
+    pub(super) fn renew(&self, spec: impl Fn(&Arc<Upstream>, &Share) -> Option<Spec>) -> Renewed {
         let mut renewed = Renewed { gone: Vec::new(), wanted_again: Vec::new() };
         self.0.lock().upstreams.retain(|(.., share), upstream| {
             let old = upstream.spec();

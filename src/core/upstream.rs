@@ -34,6 +34,7 @@ use super::modern::Watched;
 use super::observed;
 use super::sharing::{DaemonSession, Usage};
 use super::start_error::{Cause, StartError};
+use super::workspace::Workspace;
 use crate::catalog::{Exposed, Items, Sent};
 use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
 use crate::events::Moment;
@@ -53,8 +54,8 @@ pub struct Upstream {
     /// The name that people know the upstream by.
     label: Arc<str>,
     pub(super) engine: Weak<Engine>,
-    /// The session of the daemon that the upstream was made for, and whose surroundings it gets.
-    pub(super) origin: Option<Arc<DaemonSession>>,
+    /// The session of the daemon that the upstream was started for last, and whose surroundings it gets.
+    origin: RwLock<Option<Arc<DaemonSession>>>,
     /// How much the upstream is used.
     pub usage: Usage,
     phase: watch::Sender<Phase>,
@@ -216,7 +217,7 @@ impl Upstream {
             label: label.into(),
             spec: RwLock::new(Arc::new(spec)),
             engine,
-            origin,
+            origin: RwLock::new(origin),
             usage: Usage::default(),
             phase: watch::Sender::new(Phase::Idle),
             state: Mutex::new(UpstreamState { backoff, last_failure, ..UpstreamState::default() }),
@@ -245,7 +246,21 @@ impl Upstream {
     /// What another session of the daemon is shown of the upstream. Sessions of one upstream have the same face, so
     /// what is made from the same names is the same.
     pub(super) fn shown_to_others(&self) -> Option<Arc<Exposed>> {
-        self.origin.as_ref().and_then(|_| self.usage.shown())
+        self.origin.read().as_ref().and_then(|_| self.usage.shown())
+    }
+
+    /// The session of the daemon whose surroundings the upstream gets.
+    pub(super) fn origin(&self) -> Option<Arc<DaemonSession>> {
+        self.origin.read().clone()
+    }
+
+    /// Gives the next process the surroundings of this workspace's session; one that runs keeps those that it has.
+    pub fn take_surroundings_of(&self, workspace: &Workspace) {
+        if let Some(session) = workspace.daemon_session_handle()
+            && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+        {
+            *self.origin.write() = Some(session);
+        }
     }
 
     /// What the file says about the upstream now.
@@ -389,9 +404,10 @@ impl Upstream {
         self.state.lock().backoff.start(Instant::now()).is_ok()
     }
 
-    /// As [`Self::up`], but a client waits no longer than `connectTimeout`. The upstream goes on starting
+    /// As [`Self::up`], for a client, which waits no longer than `connectTimeout`. The upstream goes on starting
     /// after that.
-    pub async fn up_in_time(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
+    pub async fn up_in_time(self: &Arc<Self>, client: &Workspace) -> Result<Arc<Connection>, StartError> {
+        self.take_surroundings_of(client);
         let phase = self.start()?;
         let _waiting = StartWaiter::new(self);
         self.settled_in_time(phase).await
@@ -771,7 +787,6 @@ mod tests {
     use crate::core::connection::Caller;
     use crate::core::route::Route;
     use crate::core::session::ClientSession;
-    use crate::core::workspace::Workspace;
     use crate::transport::peer::{Answer, Lost, OnAnswer};
 
     /// A call of a client to an upstream that is up, and a receiver that shows what becomes of the call.

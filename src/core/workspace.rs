@@ -180,7 +180,7 @@ impl Workspace {
     }
 
     /// Whether an upstream is in the view.
-    pub(super) fn shows(&self, upstream: &Arc<Upstream>) -> bool {
+    pub fn shows(&self, upstream: &Arc<Upstream>) -> bool {
         self.read(|view| view.entries().any(|entry| Arc::ptr_eq(&entry.upstream, upstream)))
     }
 

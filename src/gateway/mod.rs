@@ -145,7 +145,7 @@ impl Gateway {
 
     /// Puts a new file in force. The servers that have to start or end because of it do so in the background.
     pub fn reload(self: &Arc<Self>, configured: Configured) {
-        reload::reload(vec![(self.clone(), configured)]);
+        reload::reload(vec![(self.clone(), configured)], &[]);
     }
 
     /// A workspace of a face, for one client or for all callers with the same credentials.
@@ -518,9 +518,10 @@ pub fn of_daemon_session(
     over(engine.clone(), Configured { face, ..configured }, Some(daemon_session))
 }
 
-/// Puts a new file in force for all gateways that share an engine.
-pub fn reload_all(gateways: Vec<(Arc<Gateway>, Configured)>) {
-    reload::reload(gateways);
+/// Puts a new file in force for gateways that share an engine with each other, and with `others` for which it is not
+/// valid.
+pub fn reload_all(gateways: Vec<(Arc<Gateway>, Configured)>, others: &[Arc<Gateway>]) {
+    reload::reload(gateways, others);
 }
 
 /// Tells that the file was read again: whether it is in force now, and how many problems and warnings it has.

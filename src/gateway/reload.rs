@@ -29,9 +29,9 @@ struct Moves {
     replaced: Vec<(Arc<Upstream>, Vec<Arc<Upstream>>)>,
 }
 
-/// Puts a new file in force for gateways that share an engine. The servers that have to start or end because
-/// of it do so in the background.
-pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>) {
+/// Puts a new file in force for gateways that share an engine; `others` share it too and stay as they are. The
+/// servers that have to start or end because of it do so in the background.
+pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>, others: &[Arc<Gateway>]) {
     let Some(engine) = gateways.first().map(|(gateway, _)| gateway.engine.clone()) else { return };
     let holds = engine.audience.workspaces().iter().map(Workspace::hold).collect();
     let renewed = gateways.into_iter().map(|(gateway, configured)| {
@@ -40,7 +40,7 @@ pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>) {
         (gateway, face)
     });
     let renewed: Vec<_> = renewed.collect();
-    Moves::put_in_force(&engine, &renewed).make(&engine, holds);
+    Moves::put_in_force(&engine, &renewed, others).make(&engine, holds);
     for (gateway, _) in &renewed {
         if let Some(shared) = gateway.shared.get() {
             shared.reloaded(gateway);
@@ -50,7 +50,11 @@ pub(super) fn reload(gateways: Vec<(Arc<Gateway>, Configured)>) {
 
 impl Moves {
     /// Makes every immediate change; returns the moves that are left to do.
-    fn put_in_force(engine: &Arc<Engine>, gateways: &[(Arc<Gateway>, Arc<dyn Face>)]) -> Self {
+    fn put_in_force(
+        engine: &Arc<Engine>,
+        gateways: &[(Arc<Gateway>, Arc<dyn Face>)],
+        others: &[Arc<Gateway>],
+    ) -> Self {
         let mut settings = None;
         for (gateway, face) in gateways {
             gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
@@ -59,17 +63,22 @@ impl Moves {
             }
             settings = Some(face.common().clone());
         }
+        let unchanged: Vec<_> =
+            others.iter().map(|gateway| (gateway.clone(), gateway.faces.whole())).collect();
         let gone = settings.map(|settings| {
-            let servers: Vec<_> = gateways
-                .iter()
-                .map(|(gateway, face)| (workspaces(gateway), gateway, face.servers()))
-                .collect();
+            let claims = gateways.iter().chain(&unchanged);
+            let claims: Vec<_> =
+                claims.map(|(gateway, face)| (workspaces(gateway), gateway, face.servers())).collect();
+            let all = engine.audience.workspaces();
+            let in_daemon = gateways.iter().any(|(gateway, _)| gateway.daemon_session.is_some());
             engine.renew(settings, |upstream, share| {
-                servers.iter().find_map(|(workspaces, gateway, servers)| {
-                    let is_it = |server: &&Declared<'_>| {
-                        server.group == &*upstream.group && server.key == &*upstream.server
-                    };
+                let is_it = |server: &&Declared<'_>| {
+                    server.group == &*upstream.group && server.key == &*upstream.server
+                };
+                let mut is_declared = false;
+                let claimed = claims.iter().find_map(|(workspaces, gateway, servers)| {
                     let new = &servers.iter().find(is_it)?.spec;
+                    is_declared = true;
                     let stays = match &gateway.daemon_session {
                         None => stays(&upstream.spec(), new),
                         Some(daemon_session) => {
@@ -80,7 +89,10 @@ impl Moves {
                         }
                     };
                     stays.then(|| new.clone())
-                })
+                });
+                // What only sessions had that have ended lingers on.
+                let lingers = || in_daemon && !all.iter().any(|workspace| workspace.shows(upstream));
+                claimed.or_else(|| (is_declared && lingers()).then(|| (*upstream.spec()).clone()))
             })
         });
         let mut moves = Self {

@@ -37,6 +37,7 @@ pub(super) async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, r
     for server in face.servers().iter().filter(|server| closed.iter().any(|group| *group == server.group)) {
         let upstream = gateway.upstream(workspace, server);
         if !upstream.is_at_rest() {
+            upstream.take_surroundings_of(workspace);
             let _ = upstream.start();
         }
     }

@@ -78,7 +78,8 @@ impl Gateway {
     ) {
         let (gateway, params) = (self.clone(), Raw::from(params));
         tokio::spawn(async move {
-            let up = observed::on_behalf_of(reply.behalf(), upstream.up_in_time()).await;
+            let up = upstream.up_in_time(&reply.session().workspace);
+            let up = observed::on_behalf_of(reply.behalf(), up).await;
             if !reply.is_wanted() {
                 return;
             }

@@ -250,3 +250,16 @@ fn it_works_for_clients_over_http_of_both_eras() {
         assert_eq!(host.lab.starts("a"), 1 + lives, "{isolation}");
     }
 }
+
+#[test]
+fn a_subscription_starts_it() {
+    for era in ["legacy", "modern"] {
+        let mut gateway = again(&config("dynamic", &format!("{FLAGS} --era {era}")));
+        gateway.open("dev");
+        assert_eq!(gateway.lab.starts("a"), 1, "the start before");
+        gateway
+            .request("resources/subscribe", json!({"uri": "workbench://dev/a/fake://resource/1"}))
+            .result();
+        gateway.until("it runs", |gateway| gateway.lab.starts("a") == 2);
+    }
+}

@@ -1,7 +1,7 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
 //! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), where the
-//! daemon is and whom it trusts ([`place`]), that it counts time ([`clock`]), what reaches the model through it
-//! ([`reaching`]), what people see of it ([`verbs`]), and what it takes ([`cost`]).
+//! daemon is and whom it trusts ([`place`]), that it counts time ([`clock`]), what a changed file means for its sessions
+//! ([`reload`]), what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]), and what it takes ([`cost`]).
 
 mod clock;
 mod cost;
@@ -9,6 +9,7 @@ mod death;
 mod ending;
 mod place;
 mod reaching;
+mod reload;
 mod sharing;
 mod stages;
 mod verbs;

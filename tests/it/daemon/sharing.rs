@@ -486,3 +486,26 @@ fn each_file_is_read_again_for_itself() {
     leave(one);
     leave(two);
 }
+
+#[test]
+fn a_shared_server_gets_the_environment_of_the_session_whose_call_starts_it() {
+    let mut config =
+        dev(json!({"a": {"command": "@fake", "args": ["--with", "report", "--marker", "@marker"],
+        "inheritEnv": ["WHO"], "isolation": "shared", "start": "call"}}));
+    config["linger"] = json!(60);
+    let den = Den::new(&config);
+    let session = |who: &str| {
+        let mut peer = den.session_with(|command| {
+            command.env("WHO", who);
+        });
+        open(&mut peer, "dev");
+        peer
+    };
+    // From now on its definitions are remembered.
+    leave(session("before"));
+    den.run(&["stop"]);
+    let (one, mut other) = (session("one"), session("other"));
+    assert_eq!(report(&mut other, "a")["env"]["WHO"], "other");
+    leave(one);
+    leave(other);
+}
