@@ -185,8 +185,10 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(Reached::Nobody);
         }
-        // Many connect at once.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Reached::Gone),
+        // Many connect at once, or the daemon died before it took the connection.
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionReset) => {
+            return Ok(Reached::Gone);
+        }
         Err(error) => return Err(NoDaemon::new(format!("connecting to {shown} is not possible: {error}"))),
     };
     match endpoint::other_end(&stream) {
