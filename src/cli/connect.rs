@@ -289,6 +289,7 @@ impl<'a> GatewayStart<'a> {
             skip_missing: false,
             reader: env_file,
             obeys_lock: true,
+            in_daemon: false,
             world: process,
         };
         let (configured, _) = loader.read(ours.text.clone().into_bytes(), None).0.map_err(|problems| {

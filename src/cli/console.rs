@@ -110,10 +110,19 @@ impl ConsoleOrder<'_> {
         let Self { face, file, overrides, output, world, .. } = self;
         let state = world.state_directory();
         let directory = state.as_deref().map(journal::directory).unwrap_or_default();
-        let (skip_missing, reader, obeys_lock) = (true, env_file, true);
+        let (skip_missing, reader, obeys_lock, in_daemon) = (true, env_file, true, false);
         let (file, world_of_loader) = (file?, world.clone());
-        let loader =
-            Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
+        let loader = Loader {
+            face,
+            file,
+            overrides,
+            state,
+            skip_missing,
+            reader,
+            obeys_lock,
+            in_daemon,
+            world: world_of_loader,
+        };
         let (configured, read) = loader.load(output)?;
         let service = Service::new(loader, &configured, read, output, world);
         let rules = Rules::new(&configured.face.common().serving, None);

@@ -560,6 +560,7 @@ fn load(handover: Handover) -> Result<Loaded, String> {
         skip_missing: false,
         reader: env_file,
         obeys_lock: true,
+        in_daemon: true,
         world,
     };
     let shown = loader.file.display();

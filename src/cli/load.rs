@@ -3,7 +3,9 @@
 use super::failure::{Failure, FailureKind, OutputMode};
 use super::{World, check};
 use crate::config::locate::{FaceKind, NotFound};
-use crate::config::{self, Access, Common, EnvFile, Inputs, LockRule, Problem, ToolMode};
+use crate::config::{
+    self, Access, Common, EnvFile, Inputs, Isolation, LockRule, Problem, ToolMode, Transport,
+};
 use crate::core::process::git_may_commit;
 use crate::edit::file::{contents, contents_and_metadata};
 use crate::events;
@@ -12,6 +14,7 @@ use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, SwitchFile};
 use crate::lock::{Form, Lock};
 use crate::memory::Switched;
+use crate::memory::definitions::depends_on;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +43,8 @@ pub(super) struct Loader {
     pub(super) reader: fn(&Path) -> io::Result<EnvFile>,
     /// Whether the lock counts. It does for everybody but the verb that writes it.
     pub(super) obeys_lock: bool,
+    /// Whether the daemon reads the file, for sessions from several directories.
+    pub(super) in_daemon: bool,
     pub(super) world: World,
 }
 
@@ -66,8 +71,8 @@ impl Loader {
         world: &World,
     ) -> Result<Self, Failure> {
         let (reader, world, overrides) = (env_file, world.clone(), overrides.clone());
-        let (state, skip_missing, obeys_lock) = (None, true, true);
-        Ok(Self { face, file: file?, overrides, state, skip_missing, reader, obeys_lock, world })
+        let (state, skip_missing, obeys_lock, in_daemon) = (None, true, true, false);
+        Ok(Self { face, file: file?, overrides, state, skip_missing, reader, obeys_lock, in_daemon, world })
     }
 
     /// Reads the file and prints its warnings on stderr.
@@ -115,6 +120,10 @@ impl Loader {
                 config.common.naming.entry.clone_from(&self.overrides.entry);
                 config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
+                let servers = config.toolboxes.iter_mut().flat_map(|toolbox| &mut toolbox.servers);
+                for server in servers.filter_map(Arc::get_mut) {
+                    self.settle(&mut server.transport, server.isolation);
+                }
                 Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
             }
             FaceKind::Toolman => {
@@ -122,6 +131,9 @@ impl Loader {
                 config.common.naming.entry.clone_from(&self.overrides.entry);
                 config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
+                for server in config.servers.iter_mut().filter_map(Arc::get_mut) {
+                    self.settle(&mut server.transport, server.isolation);
+                }
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {
                     state: state.clone(),
@@ -130,6 +142,21 @@ impl Loader {
                 });
                 Ok((Configured { face: Arc::new(Toolman::new(config)), switch_file }, warnings))
             }
+        }
+    }
+
+    /// In the daemon, says where a server runs that depends on it: sessions from different directories are not shown what
+    /// is remembered of each other's.
+    fn settle(&self, transport: &mut Transport, isolation: Option<Isolation>) {
+        let directory = match isolation {
+            Some(Isolation::Shared) => self.file.parent(),
+            Some(Isolation::Directory | Isolation::Session) | None => Some(&*self.world.directory),
+        };
+        if let (true, Transport::Stdio(command), Some(directory)) = (self.in_daemon, transport, directory)
+            && command.cwd.is_none()
+            && depends_on(command, directory)
+        {
+            command.cwd = Some(directory.to_owned());
         }
     }
 

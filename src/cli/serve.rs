@@ -44,10 +44,19 @@ pub(super) fn run(
         failure
     })?;
     let state = world.state_directory();
-    let (skip_missing, reader, obeys_lock) = (false, env_file, true);
+    let (skip_missing, reader, obeys_lock, in_daemon) = (false, env_file, true, false);
     let world_of_loader = world.clone();
-    let loader =
-        Loader { face, file, overrides, state, skip_missing, reader, obeys_lock, world: world_of_loader };
+    let loader = Loader {
+        face,
+        file,
+        overrides,
+        state,
+        skip_missing,
+        reader,
+        obeys_lock,
+        in_daemon,
+        world: world_of_loader,
+    };
     let (configured, read) = loader.load(output)?;
     if http.http.is_none() && io::stdin().is_terminal() && !output.quiet {
         writeln!(

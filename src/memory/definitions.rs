@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::replace_by;
 use crate::catalog::{Kind, Sent, read_page};
-use crate::config::Transport;
+use crate::config::{Command, Transport};
 use crate::json::Scanner;
 use crate::protocol::era::{Era, TaskSupport};
 use crate::text::digest::Digest;
@@ -130,6 +130,15 @@ impl Definitions {
     }
 }
 
+/// Whether a command is another one in another directory: a relative word may name a different file there.
+pub fn depends_on(command: &Command, directory: &Path) -> bool {
+    let is_file_there = |word: &String| {
+        let is_name = !word.is_empty() && !word.starts_with('-') && Path::new(word).is_relative();
+        is_name && directory.join(word).exists()
+    };
+    is_file_there(&command.program) || command.args.iter().any(is_file_there)
+}
+
 /// A digest of an upstream's identity, started in `working` unless it names another directory. The values of
 /// variables make no difference.
 pub fn digest(transport: &Transport, working: &Path) -> String {
@@ -147,13 +156,8 @@ fn digest_by(version: &str, transport: &Transport, working: &Path) -> String {
             eat(&command.args.len().to_string());
             command.args.iter().for_each(|argument| eat(argument));
             command.env.iter().for_each(|(name, _)| eat(name));
-            // A relative argument may name a different file in a different directory.
             let directory = command.cwd.as_deref().unwrap_or(working);
-            let mut words = std::iter::once(&command.program).chain(&command.args);
-            let relative = |word: &String| {
-                !word.is_empty() && Path::new(word).is_relative() && directory.join(word).exists()
-            };
-            if command.cwd.is_some() || words.any(relative) {
+            if command.cwd.is_some() || depends_on(command, directory) {
                 eat("in");
                 eat(&directory.to_string_lossy());
             }

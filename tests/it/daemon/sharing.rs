@@ -509,3 +509,30 @@ fn a_shared_server_gets_the_environment_of_the_session_whose_call_starts_it() {
     leave(one);
     leave(other);
 }
+
+#[test]
+fn what_is_remembered_of_a_server_in_one_directory_is_not_shown_in_another() {
+    let mut config = dev(json!({"a": {"command": "/bin/sh", "args": ["tools/serve"], "start": "call"}}));
+    config["linger"] = json!(60);
+    let den = Den::new(&config);
+    let file = den.lab.dir.join("workbench-config.json");
+    let session = |project: &str| {
+        let directory = den.lab.dir.join(project);
+        fs::create_dir_all(directory.join("tools")).expect("the directory is ours");
+        let script =
+            den.lab.fill(&format!("exec @fake --marker @marker --tool '{{\"name\":\"{project}\"}}'\n"));
+        fs::write(directory.join("tools/serve"), script).expect("the directory is ours");
+        let mut peer = den.session_with(|command| {
+            command.arg("--config").arg(&file).current_dir(&directory);
+        });
+        open(&mut peer, "dev");
+        peer
+    };
+    for round in ["nothing is remembered", "all is"] {
+        for project in ["one", "other"] {
+            let mut peer = session(project);
+            assert!(peer.tools().contains(&format!("dev__a__{project}")), "{:?}, {round}", peer.tools());
+            leave(peer);
+        }
+    }
+}
