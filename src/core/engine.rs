@@ -29,7 +29,7 @@ use super::reply::Reply;
 use super::session::ClientSession;
 use super::sharing::{DaemonSession, Share};
 use super::start_error::{Cause, StartError};
-use super::upstream::{Spec, Upstream};
+use super::upstream::{Listing, Spec, Upstream};
 use super::view::Exposure;
 use super::workspace::Workspace;
 use crate::catalog::Sent;
@@ -219,14 +219,16 @@ impl Engine {
         label: &str,
         spec: Spec,
     ) -> Arc<Upstream> {
+        let recalls = spec.recalls(workspace.listing());
         let make = |spec: Spec, history| {
-            let (offered, modern) = (self.known.offered(&spec), self.known.is_modern(&spec.transport));
             let (origin, engine) = (workspace.daemon_session_handle(), Arc::downgrade(self));
-            let upstream = Upstream::new(group, server, label, spec, history, origin, engine);
-            upstream.recall(offered, modern);
-            upstream
+            Upstream::new(group, server, label, spec, history, origin, engine)
         };
-        self.registry.get(workspace, (group, server), spec, make)
+        let upstream = self.registry.get(workspace, (group, server), spec, make);
+        let transport = &upstream.spec().transport;
+        let offered = recalls.then(|| self.known.offered(transport)).flatten();
+        upstream.recall(offered, self.known.is_modern(transport));
+        upstream
     }
 
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
@@ -491,7 +493,7 @@ impl Engine {
         }
         let Some(connection) = upstream.connection() else {
             // An upstream at rest has nothing to report until it runs.
-            if more && upstream.is_at_rest() {
+            if more && upstream.is_at_rest(Listing::Always) {
                 let _ = upstream.start();
             }
             return;
@@ -564,7 +566,10 @@ impl Engine {
     /// Remembers what an upstream offers, in a task of its own.
     pub(super) fn remember(&self, connection: &Arc<Connection>, sent: Sent) {
         self.lists_read.notify_one();
-        self.spawn(self.known.offers(&connection.upstream, sent));
+        let (upstream, workspaces) = (&connection.upstream, self.audience.workspaces());
+        let spec = upstream.spec();
+        let recalled = workspaces.iter().any(|workspace| spec.recalls(workspace.listing()));
+        self.spawn(self.known.offers(upstream, sent, recalled));
     }
 
     /// Remembers why an upstream failed, in a task of its own.

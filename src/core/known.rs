@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::connection::Connection;
 use super::probes::{Probe, Probes};
 use super::start_error::StartError;
-use super::upstream::{Spec, Upstream};
+use super::upstream::{Listing, Spec, Upstream};
 use crate::catalog::{Kind, Sent};
 use crate::config::Transport;
 use crate::memory::definitions::{Definitions, SpokenProtocol};
@@ -64,14 +64,14 @@ impl Known {
 
     /// Reads how these servers spoke when they were last asked, and what was offered by those that are shown
     /// before they run, so that no request waits for the disk.
-    pub fn recall(&self, specs: &[Spec]) {
+    pub fn recall(&self, specs: &[Spec], listing: Listing) {
         let Some(definitions) = &self.definitions else { return };
         for spec in specs {
             let transport = &spec.transport;
             if find(&self.protocols.lock(), transport).is_none() {
                 note(&self.protocols, transport, definitions.protocol(transport));
             }
-            if spec.recalls()
+            if spec.recalls(listing)
                 && find(&self.offers.lock(), transport).is_none()
                 && let Some(sent) = definitions.load(transport)
             {
@@ -92,9 +92,9 @@ impl Known {
         introduced.iter().find(|((of, name), _)| **of == *group && **name == *server)?.1.clone()
     }
 
-    /// What a server offered when it was last asked; `None` if it is not on offer before it runs.
-    pub(super) fn offered(&self, spec: &Spec) -> Option<Sent> {
-        find(&self.offers.lock(), &spec.transport).filter(|_| spec.recalls())
+    /// What a server offered when it was last asked; `None` if nobody is shown that before it runs.
+    pub(super) fn offered(&self, transport: &Transport) -> Option<Sent> {
+        find(&self.offers.lock(), transport)
     }
 
     /// Whether a server spoke the modern era when it was last asked.
@@ -116,14 +116,16 @@ impl Known {
         })
     }
 
-    /// Remembers what an upstream offers; the returned future writes that to disk.
+    /// Remembers what an upstream offers, in memory as well if it is `recalled` before it runs; the returned future
+    /// writes it to disk.
     pub(super) fn offers(
         &self,
         upstream: &Arc<Upstream>,
         sent: Sent,
+        recalled: bool,
     ) -> impl Future<Output = ()> + Send + use<> {
         let spec = upstream.spec();
-        if spec.recalls() {
+        if recalled {
             note(&self.offers, &spec.transport, sent.clone());
         }
         // The names that clients were told stay until the next start, so that their lists stay as they are.
@@ -277,7 +279,7 @@ mod tests {
             inherit_env: Vec::new(),
         };
         let spec = (*Upstream::unreal("box", "s").spec()).clone();
-        Spec { transport: Transport::Stdio(command), start: Start::Call, ..spec }
+        Spec { transport: Transport::Stdio(command), start: Some(Start::Call), ..spec }
     }
 
     #[test]
@@ -290,11 +292,11 @@ mod tests {
         let definitions = known.definitions().expect("there is a cache");
         definitions.save(&one.transport, &sent).expect("the directory is ours");
         definitions.save_protocol(&one.transport, protocol).expect("the directory is ours");
-        known.recall(std::slice::from_ref(&one));
-        known.recall(&[other]);
+        known.recall(std::slice::from_ref(&one), Listing::WhileUp);
+        known.recall(&[other], Listing::WhileUp);
         // What was recalled is in memory.
         std::fs::remove_dir_all(&place).expect("the directory is ours");
-        assert_eq!(known.offered(&one), Some(sent));
+        assert_eq!(known.offered(&one.transport), Some(sent));
         assert_eq!(known.protocol(&one.transport), Some(protocol));
     }
 

@@ -14,7 +14,7 @@ use super::modern::Watched;
 use super::observed;
 use super::session::ClientSession;
 use super::start_error::StartError;
-use super::upstream::{Phase, Upstream};
+use super::upstream::{Listing, Phase, Upstream};
 use super::view::View;
 use super::workspace::Workspace;
 use crate::config::Isolation;
@@ -108,7 +108,10 @@ impl Engine {
             let failed: Failures = members
                 .iter()
                 .filter_map(|upstream| {
-                    Some((upstream.server.clone(), failure(upstream, &attempts)?.to_string().into()))
+                    Some((
+                        upstream.server.clone(),
+                        failure(upstream, workspace.listing(), &attempts)?.to_string().into(),
+                    ))
                 })
                 .collect();
             let late = members.iter().any(|upstream| upstream.is_starting());
@@ -137,7 +140,7 @@ impl Engine {
             view.remove(&*workspace.exposure(), group);
             upstreams
         });
-        let running = upstreams.iter().filter(|upstream| upstream.is_on_offer()).count();
+        let running = upstreams.iter().filter(|upstream| upstream.is_on_offer(workspace.listing())).count();
         self.release(workspace, upstreams);
         workspace.tell();
         running
@@ -234,13 +237,14 @@ impl Engine {
     ) -> oneshot::Receiver<()> {
         let (settled, receiver) = oneshot::channel();
         self.registry.note_draining(&upstream);
+        let engine = self.clone();
         self.spawn(async move {
             let head_start = if upstream.is_busy() { Duration::ZERO } else { BEFORE_NEXT };
             let ending = upstream.drain(LONGEST_DRAIN);
             tokio::pin!(ending);
             let ended = timeout(head_start, &mut ending).await.is_ok();
             let starting = async {
-                start_and_settle(&next).await;
+                engine.start_and_settle(&next).await;
                 let _ = settled.send(());
             };
             match ended {
@@ -250,15 +254,20 @@ impl Engine {
         });
         receiver
     }
-}
 
-/// Starts those upstreams that are not at rest and waits until each is up or has failed.
-pub async fn start_and_settle(upstreams: &[Arc<Upstream>]) {
-    let wanted = upstreams.iter().filter(|upstream| !upstream.is_at_rest());
-    let starts: Vec<_> = wanted.map(|upstream| (upstream, upstream.start())).collect();
-    for (upstream, start) in starts {
-        if let Ok(phase) = start {
-            let _ = upstream.settled(phase).await;
+    /// Starts those upstreams that are not at rest for everybody who has them, and waits until each is up or has
+    /// failed.
+    pub async fn start_and_settle(&self, upstreams: &[Arc<Upstream>]) {
+        let workspaces = self.audience.workspaces();
+        let wanted = upstreams.iter().filter(|upstream| {
+            let mut shown = workspaces.iter().filter(|workspace| workspace.shows(upstream));
+            shown.any(|workspace| !upstream.is_at_rest(workspace.listing()))
+        });
+        let starts: Vec<_> = wanted.map(|upstream| (upstream, upstream.start())).collect();
+        for (upstream, start) in starts {
+            if let Ok(phase) = start {
+                let _ = upstream.settled(phase).await;
+            }
         }
     }
 }
@@ -279,7 +288,7 @@ pub async fn settle(workspace: &Workspace, group: Option<&str>, mut on_each: imp
             if tried.iter().any(|other| Arc::ptr_eq(other, &upstream)) {
                 continue;
             }
-            if upstream.is_at_rest() {
+            if upstream.is_at_rest(workspace.listing()) {
                 tried.push(upstream);
                 continue;
             }
@@ -317,8 +326,8 @@ async fn attempt(upstream: Arc<Upstream>, start: Result<watch::Receiver<Phase>, 
 }
 
 /// Why an upstream is neither up nor at rest: it failed to start, or it has ended since.
-fn failure(upstream: &Arc<Upstream>, attempts: &[Attempt]) -> Option<StartError> {
-    if upstream.is_up() || upstream.is_at_rest() {
+fn failure(upstream: &Arc<Upstream>, listing: Listing, attempts: &[Attempt]) -> Option<StartError> {
+    if upstream.is_up() || upstream.is_at_rest(listing) {
         return None;
     }
     let attempt = attempts.iter().find(|(other, _)| Arc::ptr_eq(other, upstream));

@@ -53,7 +53,7 @@ mod tests {
             ("filter", |spec| spec.filter = ToolFilter::Only(vec!["a".into()]), true),
             ("timeout", |spec| spec.timeouts.call = Some(Duration::from_secs(1)), true),
             ("restart", |spec| spec.restart = true, true),
-            ("start", |spec| spec.start = Start::Call, true),
+            ("start", |spec| spec.start = Some(Start::Call), true),
             ("idle timeout", |spec| spec.idle_timeout = Some(Duration::from_secs(1)), true),
             ("offloadOver", |spec| spec.offload_over = ByteLimit::Auto, true),
             ("program", |spec| spec.transport = transport("other"), false),

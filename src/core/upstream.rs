@@ -88,20 +88,32 @@ pub struct Spec {
     pub isolation: Option<Isolation>,
     /// Whether the program is [known](crate::config::keeps_state) to keep a state for one client.
     pub keeps_state: bool,
-    /// When the upstream starts.
-    pub start: Start,
+    /// When the upstream starts, if the file says so.
+    pub start: Option<Start>,
     /// How long the upstream may be unused before it is stopped; `None`: for ever.
     pub idle_timeout: Option<Duration>,
-    /// Whether what the upstream is known to offer stays in lists, whatever becomes of the upstream.
-    pub always_listed: bool,
     /// How long results of its tools may be before we keep them.
     pub offload_over: ByteLimit,
 }
 
+/// When a face lists what an upstream offers. Clients with different faces may share an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// While the upstream is up or at rest.
+    WhileUp,
+    /// As soon as it is known, whatever becomes of the upstream.
+    Always,
+}
+
 impl Spec {
+    /// Whether a call starts the upstream, and no opening.
+    fn starts_on_call(&self, listing: Listing) -> bool {
+        self.start.map_or(listing == Listing::Always, |start| start == Start::Call)
+    }
+
     /// Whether what is remembered of the upstream is on offer before it runs.
-    pub fn recalls(&self) -> bool {
-        self.start == Start::Call || self.always_listed
+    pub fn recalls(&self, listing: Listing) -> bool {
+        listing == Listing::Always || self.starts_on_call(listing)
     }
 
     /// Who shares the upstream in the daemon.
@@ -142,10 +154,12 @@ enum OfferWhileDown {
     /// Its things are not on offer.
     #[default]
     Gone,
-    /// Its things stay on offer, and whoever opens the upstream starts it.
-    Shown,
-    /// Its things stay on offer, and only a request that needs the upstream starts it.
-    AtRest,
+    /// The upstream has not run yet. Whether its things are on offer depends on who looks, and so does what starts it.
+    Remembered,
+    /// The upstream was stopped, and only a request that needs it starts it. Its things stay on offer.
+    Unused,
+    /// The upstream has failed. Whoever lists its things always keeps them.
+    Failed,
 }
 
 /// Why an upstream is never started again.
@@ -227,19 +241,21 @@ impl Upstream {
         })
     }
 
-    /// Takes over what is remembered of the upstream: its era and, if it is on offer before it runs, what it
-    /// offers.
+    /// Takes over what is remembered of the upstream, unless it has run: its era and, if it is on offer before it
+    /// runs, what it offers.
     pub(super) fn recall(&self, offered: Option<Sent>, modern: bool) {
-        let at_rest = self.spec().start == Start::Call;
         let offered = offered.map(|sent| {
             let items = self.shown(&sent);
             (sent, items)
         });
         let mut state = self.state.lock();
+        if state.generation > 0 {
+            return;
+        }
         state.modern = modern;
         if let Some((sent, items)) = offered {
             (state.sent, state.items) = (sent, items);
-            state.while_down = if at_rest { OfferWhileDown::AtRest } else { OfferWhileDown::Shown };
+            state.while_down = OfferWhileDown::Remembered;
         }
     }
 
@@ -306,16 +322,27 @@ impl Upstream {
     }
 
     /// Whether what the upstream offers can be used: it is connected, or whoever uses it starts it.
-    pub fn is_on_offer(&self) -> bool {
+    pub fn is_on_offer(&self, listing: Listing) -> bool {
         let state = self.state.lock();
-        state.connection.is_some() || state.while_down != OfferWhileDown::Gone
+        state.connection.is_some()
+            || match state.while_down {
+                OfferWhileDown::Gone => false,
+                OfferWhileDown::Remembered => self.spec().recalls(listing),
+                OfferWhileDown::Unused => true,
+                OfferWhileDown::Failed => listing == Listing::Always,
+            }
     }
 
     /// Whether only a request that needs the upstream may start it.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_at_rest(&self, listing: Listing) -> bool {
         let state = self.state.lock();
-        state.while_down == OfferWhileDown::AtRest
-            && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
+        let rests = match state.while_down {
+            OfferWhileDown::Gone => false,
+            OfferWhileDown::Remembered => self.spec().starts_on_call(listing),
+            OfferWhileDown::Unused => true,
+            OfferWhileDown::Failed => listing == Listing::Always,
+        };
+        rests && !matches!(*self.phase.borrow(), Phase::Up | Phase::Starting)
     }
 
     /// Whether the upstream speaks the modern era, or did when it last ran.
@@ -382,9 +409,9 @@ impl Upstream {
             let run = lifecycle::run(engine.clone(), self.clone(), state.generation, stopped);
             // What waits for it would hold it twice otherwise.
             let run = Box::pin(observed::on_behalf_of(observed::behalf(), run));
-            let (upstream, was_at_rest) = (self.clone(), state.while_down == OfferWhileDown::AtRest);
+            let (upstream, was_stopped) = (self.clone(), state.while_down == OfferWhileDown::Unused);
             let whole = async move {
-                if was_at_rest {
+                if was_stopped {
                     // The process that was stopped for want of use may still hold what the next one needs.
                     let _ = upstream.lives.subscribe().wait_for(|lives| *lives == 1).await;
                 }
@@ -652,7 +679,7 @@ impl Upstream {
                     return;
                 }
                 End::Unused => {
-                    state.while_down = OfferWhileDown::AtRest;
+                    state.while_down = OfferWhileDown::Unused;
                     state.backoff.ended_well(Instant::now());
                     self.phase.send_replace(Phase::Idle);
                     return;
@@ -668,9 +695,9 @@ impl Upstream {
             tracing::warn!("[{self}] {reason}");
             state.backoff.failed(Instant::now(), uptime, jitter());
             state.last_failure = Some(reason.clone());
-            state.while_down = match self.spec().always_listed && !state.sent.is_empty() {
-                true => OfferWhileDown::AtRest,
-                false => OfferWhileDown::Gone,
+            state.while_down = match state.sent.is_empty() {
+                true => OfferWhileDown::Gone,
+                false => OfferWhileDown::Failed,
             };
             self.phase.send_replace(Phase::Failed(reason));
         }
@@ -730,9 +757,8 @@ impl Spec {
             restart: false,
             lives_on: false,
             isolation: None,
-            start: Start::Open,
+            start: None,
             idle_timeout: None,
-            always_listed: false,
             offload_over: ByteLimit::None,
         }
     }
@@ -834,17 +860,21 @@ mod tests {
     fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
         // Whether it is on offer, and at rest: before it runs, while it runs, after a crash, when it was
         // stopped.
+        let (open, call, up, always) =
+            (Some(Start::Open), Some(Start::Call), Listing::WhileUp, Listing::Always);
         let cases = [
-            (Start::Open, false, [(true, false), (true, false), (false, false), (false, false)]),
-            (Start::Call, false, [(true, true), (true, false), (false, false), (false, false)]),
-            (Start::Open, true, [(true, false), (true, false), (true, true), (false, false)]),
-            (Start::Call, true, [(true, true), (true, false), (true, true), (false, false)]),
+            (None, up, [(false, false), (true, false), (false, false), (false, false)]),
+            (open, up, [(false, false), (true, false), (false, false), (false, false)]),
+            (call, up, [(true, true), (true, false), (false, false), (false, false)]),
+            (None, always, [(true, true), (true, false), (true, true), (false, false)]),
+            (open, always, [(true, false), (true, false), (true, true), (false, false)]),
+            (call, always, [(true, true), (true, false), (true, true), (false, false)]),
         ];
         let items = || Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["t"]));
-        for (start, always_listed, expected) in cases {
+        for (start, listing, expected) in cases {
             let upstream = Upstream::unreal("box", "a");
-            upstream.set_spec(Spec { start, always_listed, ..(*upstream.spec()).clone() });
-            let now = || (upstream.is_on_offer(), upstream.is_at_rest());
+            upstream.set_spec(Spec { start, ..(*upstream.spec()).clone() });
+            let now = || (upstream.is_on_offer(listing), upstream.is_at_rest(listing));
             upstream.recall(Some(items().into()), true);
             assert!(upstream.is_modern());
             let before = now();
@@ -854,12 +884,11 @@ mod tests {
             upstream.pretend(None);
             let crashed = now();
             upstream.stop();
-            assert_eq!([before, running, crashed, now()], expected, "{start:?} {always_listed}");
+            assert_eq!([before, running, crashed, now()], expected, "{start:?} {listing:?}");
         }
         let upstream = Upstream::unreal("box", "a");
-        upstream.set_spec(Spec { always_listed: true, ..(*upstream.spec()).clone() });
         upstream.pretend(None);
-        assert!(!upstream.is_on_offer(), "of which nothing is known");
+        assert!(!upstream.is_on_offer(Listing::Always), "nothing is known of it");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::adapt;
 use super::names::{Claim, LeftOut, Names, Naming, Reason, assign, class, is_shortened};
 use super::opening::Openings;
 use super::recent::Recent;
-use super::upstream::Upstream;
+use super::upstream::{Listing, Upstream};
 use crate::apps::{exposed, placed};
 use crate::catalog::{
     Definition, Exposed, ExposedItem, Items, Kind, NameLimits, Prints, Rendered, without_output_schema,
@@ -61,6 +61,10 @@ pub trait Exposure {
     fn limits(&self, client: &str) -> NameLimits;
     /// Whether things of this kind stand in the lists of this client at all.
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool;
+    /// When what upstreams offer is listed.
+    fn listing(&self) -> Listing {
+        Listing::WhileUp
+    }
     /// Whether the lists of modern clients follow the catalog; otherwise they never change.
     fn lists_to_modern(&self) -> bool {
         false
@@ -409,7 +413,7 @@ impl View {
             let group = self.origins.entry(upstream.group.clone()).or_default();
             group.insert(upstream.server.clone(), self.next);
             self.next += 1;
-            if upstream.is_on_offer() {
+            if upstream.is_on_offer(face.listing()) {
                 self.refresh(face, upstream);
             }
         }
@@ -516,7 +520,7 @@ impl View {
     /// Takes over what the upstream offers now, or notes that it is no longer on offer. `false`: nothing is
     /// new.
     pub fn refresh(&mut self, face: &dyn Exposure, upstream: &Arc<Upstream>) -> bool {
-        self.take_over(face, upstream, upstream.is_on_offer(), upstream.items())
+        self.take_over(face, upstream, upstream.is_on_offer(face.listing()), upstream.items())
     }
 
     /// Shows what the upstream is known to offer as if it were up.
@@ -655,7 +659,7 @@ impl View {
             };
             let before = std::mem::replace(&mut entry.upstream, upstream.clone());
             let guard = upstream.spec().guard.clone();
-            if upstream.is_on_offer() {
+            if upstream.is_on_offer(face.listing()) {
                 (entry.up, entry.items) = (true, upstream.items());
             } else if entry.items.guard() != guard.as_ref() {
                 // The old lock judged the items that stand in for the upstream until it is up.

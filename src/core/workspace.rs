@@ -21,7 +21,7 @@ use super::recent::Recent;
 use super::session::ClientSession;
 use super::sharing::DaemonSession;
 use super::tasks::Tasks;
-use super::upstream::Upstream;
+use super::upstream::{Listing, Upstream};
 use super::view::{Exposure, Origin, View};
 use crate::apps::{exposed, exposed_meta};
 use crate::json::Node;
@@ -177,6 +177,11 @@ impl Workspace {
     /// Changes the view. Nobody is told yet.
     pub fn change<R>(&self, change: impl FnOnce(&mut View) -> R) -> R {
         change(self.view.lock().changes())
+    }
+
+    /// When what upstreams offer is listed here.
+    pub fn listing(&self) -> Listing {
+        self.exposure().listing()
     }
 
     /// Whether an upstream is in the view.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::catalog::{Kind, NameLimits, nearest};
 use crate::config::{ByteLimit, Common, NameRule, Toolbox};
-use crate::core::upstream::Upstream;
+use crate::core::upstream::{Listing, Upstream};
 use crate::core::view::{Exposure, Renderer, Target, View};
 use crate::json::{escaped, quote};
 use crate::known_clients::Behaviour;
@@ -36,7 +36,7 @@ impl Face for Plain {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        declared(&self.toolbox, &self.common, self.flat).collect()
+        declared(&self.toolbox, &self.common).collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -152,6 +152,10 @@ impl Exposure for Plain {
 
     fn second_name(&self, upstream: &Upstream, key: &str) -> Option<String> {
         Some(format!("{}__{key}", upstream.server))
+    }
+
+    fn listing(&self) -> Listing {
+        if self.flat { Listing::Always } else { Listing::WhileUp }
     }
 
     fn page_place<'a>(&self, upstream: &'a Upstream) -> Vec<&'a str> {

@@ -182,7 +182,7 @@ impl Gateway {
     pub fn recall(&self, face: &dyn Face) {
         recall_introductions(self, face);
         let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
-        self.engine.known.recall(&specs);
+        self.engine.known.recall(&specs, face.listing());
     }
 
     fn face(&self, session: &ClientSession) -> Arc<dyn Face> {

@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use super::{Configured, Gateway, workspaces};
 use crate::core::engine::Engine;
-use crate::core::opening::start_and_settle;
 use crate::core::reload::stays;
 use crate::core::upstream::Upstream;
 use crate::core::view::View;
@@ -166,9 +165,10 @@ impl Moves {
             let settled = engine.replace(old, next);
             waits.extend(is_waited_for.then_some(settled));
         }
+        let engine = engine.clone();
         tokio::spawn(async move {
             let settled = async {
-                start_and_settle(&self.added).await;
+                engine.start_and_settle(&self.added).await;
                 for wait in waits {
                     let _ = wait.await;
                 }

@@ -36,7 +36,7 @@ pub(super) async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, r
     // All start at the same time, and are opened in their order.
     for server in face.servers().iter().filter(|server| closed.iter().any(|group| *group == server.group)) {
         let upstream = gateway.upstream(workspace, server);
-        if !upstream.is_at_rest() {
+        if !upstream.is_at_rest(workspace.listing()) {
             upstream.take_surroundings_of(workspace);
             let _ = upstream.start();
         }

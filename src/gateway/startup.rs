@@ -122,7 +122,7 @@ pub(super) fn furnish(gateway: &Arc<Gateway>, face: &dyn Face, workspace: &Arc<W
         stand_in(recalled, workspace);
     }
     let own = upstreams.iter().filter(|upstream| upstream.spec().isolation == Some(Isolation::Session));
-    for upstream in own.filter(|upstream| !upstream.is_at_rest()) {
+    for upstream in own.filter(|upstream| !upstream.is_at_rest(workspace.listing())) {
         let _ = upstream.start();
     }
 }

@@ -28,7 +28,7 @@ pub fn stop(upstream: &Arc<Upstream>) {
         let before = upstream.phase.borrow().clone();
         match before {
             Phase::Up => {
-                state.while_down = OfferWhileDown::AtRest;
+                state.while_down = OfferWhileDown::Unused;
                 state.backoff.ended_well(Instant::now());
             }
             Phase::Starting => {}
@@ -67,16 +67,21 @@ pub async fn stop_when_unused(engine: &Arc<Engine>, upstream: &Arc<Upstream>, li
 mod tests {
     use super::*;
     use crate::catalog::{Items, Kind};
+    use crate::core::upstream::Listing;
 
     #[test]
     fn what_is_stopped_stays_on_offer_and_has_not_failed() {
         let upstream = Upstream::unreal("box", "a");
         let items = Items::default().with(Kind::Tool, Items::named(Kind::Tool, &["t"]));
         stop(&upstream);
-        assert!(!upstream.is_at_rest(), "it never ran");
+        assert!(!upstream.is_at_rest(Listing::WhileUp), "it never ran");
         upstream.pretend(Some(items.clone()));
         stop(&upstream);
-        assert!(!upstream.is_up() && upstream.is_at_rest() && upstream.is_on_offer());
+        assert!(
+            !upstream.is_up()
+                && upstream.is_at_rest(Listing::WhileUp)
+                && upstream.is_on_offer(Listing::WhileUp)
+        );
         assert_eq!(*upstream.items(), items);
         assert_eq!((upstream.wait(), failure(&upstream)), (Duration::ZERO, None));
         let upstream = Upstream::unreal("box", "b");

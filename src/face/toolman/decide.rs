@@ -8,7 +8,7 @@ use super::{
     new_key, tool_result,
 };
 use crate::catalog::Kind;
-use crate::config::{Common, Isolation, Start, ToolFilter, Transport, keeps_state};
+use crate::config::{Common, Isolation, ToolFilter, Transport, keeps_state};
 use crate::core::reload::same_servers;
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
@@ -53,9 +53,8 @@ impl Face for Toolman {
                 lives_on: server.isolation != Some(Isolation::Session),
                 isolation: server.isolation,
                 keeps_state: keeps_state(&server.transport),
-                start: server.running.start.unwrap_or(Start::Open),
+                start: server.running.start,
                 idle_timeout: server.running.longest_idle(),
-                always_listed: false,
                 offload_over: server.offload_over,
             },
         });
@@ -200,7 +199,7 @@ impl Face for Toolman {
             };
         }
         let linked = || {
-            let sender = wanted.sender.clone().filter(|upstream| upstream.is_on_offer());
+            let sender = wanted.sender.clone().filter(|upstream| upstream.is_on_offer(self.listing()));
             sender.map(|upstream| Found::At(upstream, quote(uri)))
         };
         let inactive = |name: &str| {

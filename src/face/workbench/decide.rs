@@ -10,7 +10,7 @@ use super::arguments::{
 use super::{Address, Meta, Mode, Workbench, short_name};
 use crate::apps::unplaced;
 use crate::catalog::{Kind, is_marked};
-use crate::config::{Common, Server, Start, Toolbox, keeps_state};
+use crate::config::{Common, Server, Toolbox, keeps_state};
 use crate::core::start_error::StartError;
 use crate::core::upstream::{Spec, Upstream};
 use crate::core::view::{Target, View};
@@ -33,11 +33,7 @@ impl Face for Workbench {
     }
 
     fn servers(&self) -> Vec<Declared<'_>> {
-        self.config
-            .toolboxes
-            .iter()
-            .flat_map(|toolbox| declared(toolbox, &self.config.common, self.is_flat()))
-            .collect()
+        self.config.toolboxes.iter().flat_map(|toolbox| declared(toolbox, &self.config.common)).collect()
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -430,13 +426,11 @@ fn refusal<'a>(blocks: &Blocks) -> Step<'a> {
     Step::result(error_result(blocks))
 }
 
-/// A toolbox's servers; `flat` says that the toolbox is open from the start.
+/// A toolbox's servers.
 pub(in crate::face) fn declared<'a>(
     toolbox: &'a Toolbox,
     common: &'a Common,
-    flat: bool,
 ) -> impl Iterator<Item = Declared<'a>> {
-    let start = if flat { Start::Call } else { Start::Open };
     toolbox.servers.iter().map(move |server| {
         let (name, running) = (server.name.as_str(), server.running);
         Declared {
@@ -453,9 +447,8 @@ pub(in crate::face) fn declared<'a>(
                 lives_on: false,
                 isolation: server.isolation,
                 keeps_state: keeps_state(&server.transport),
-                start: running.start.unwrap_or(start),
+                start: running.start,
                 idle_timeout: running.longest_idle(),
-                always_listed: flat,
                 offload_over: server.offload_over,
             },
         }

@@ -13,7 +13,7 @@ use std::fmt::Display;
 
 use crate::catalog::{Kind, NameLimits};
 use crate::config::{self, ByteLimit, MetaTools, ToolMode, Toolbox};
-use crate::core::upstream::Upstream;
+use crate::core::upstream::{Listing, Upstream};
 use crate::core::view::{Exposure, Renderer};
 use crate::face::reading::{self, READ, is_on};
 use crate::face::{Viewer, name_limits};
@@ -279,6 +279,10 @@ impl Exposure for Workbench {
 
     fn lists(&self, client: Option<&ClientHello>, kind: Kind) -> bool {
         kind != Kind::Tool || self.mode(client) != Mode::Proxy
+    }
+
+    fn listing(&self) -> Listing {
+        if self.is_flat() { Listing::Always } else { Listing::WhileUp }
     }
 
     fn lists_to_modern(&self) -> bool {

@@ -536,3 +536,25 @@ fn what_is_remembered_of_a_server_in_one_directory_is_not_shown_in_another() {
         }
     }
 }
+
+#[test]
+fn a_mode_decides_for_its_own_session_what_starts_a_server_and_stays_listed() {
+    let den = Den::new(&dev(json!({"a": fake("--with crash --count @dir/a")})));
+    let session = |mode: &str| {
+        den.session_with(|command| {
+            command.args(["--tool-mode", mode]);
+        })
+    };
+    let is_listed = |peer: &mut Peer| peer.tools().contains(&"dev__a__crash".to_owned());
+    let mut before = session("dynamic");
+    open(&mut before, "dev");
+    leave(before);
+    let (mut flat, mut dynamic) = (session("flat"), session("dynamic"));
+    assert_eq!((is_listed(&mut flat), den.lab.starts("a")), (true, 1), "it is remembered");
+    open(&mut dynamic, "dev");
+    assert_eq!((is_listed(&mut dynamic), den.lab.starts("a")), (true, 2), "an opening starts it");
+    dynamic.call("dev__a__crash", "{}").failure();
+    assert_eq!((is_listed(&mut flat), is_listed(&mut dynamic)), (true, false));
+    leave(flat);
+    leave(dynamic);
+}
