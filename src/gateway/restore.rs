@@ -42,6 +42,8 @@ pub(super) async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, r
         }
     }
     for group in closed {
+        // It was open, and stays so even if its servers do not start now.
+        workspace.change(|view| view.open_in_place(group));
         let _ = gateway.open_group(workspace, group, &Then::Request).await;
     }
 }

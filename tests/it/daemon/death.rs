@@ -325,3 +325,19 @@ fn where_no_new_daemon_can_be_started_a_session_goes_on_alone() {
     fs::set_permissions(den.directory(), fs::Permissions::from_mode(0o700)).expect("it is ours");
     assert_eq!(sessions(&den.status()), 0);
 }
+
+#[test]
+fn a_toolbox_stays_open_whose_servers_do_not_start_in_the_next_daemon() {
+    let den = Den::new(&dev(json!({"a": fake("--with report --fail-while @dir/broken")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    fs::write(den.lab.dir.join("broken"), "").expect("the directory is ours");
+    den.kill_daemon();
+    recover(&mut peer);
+    assert_eq!(peer.tools(), ["open_toolbox"]);
+    fs::remove_file(den.lab.dir.join("broken")).expect("it is there");
+    den.kill_daemon();
+    recover(&mut peer);
+    assert_eq!(peer.tools(), ["open_toolbox", "dev__a__report"]);
+    leave(peer);
+}
