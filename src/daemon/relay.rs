@@ -205,6 +205,8 @@ impl Session {
         self.up.forget_sent();
         if let Some(line) = again {
             self.up.send_first(&line);
+            // The daemon may have told of the handshake before it answered. It would be restored, and then come twice.
+            self.record.iter_mut().for_each(|record| record.hello = None);
         }
         told
     }
@@ -616,6 +618,23 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&session.up.waiting), expected);
         session.up.wrote(expected.len(), &mut session.flight);
         assert!(session.up.waiting.is_empty() && !session.flight.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_is_sent_again_is_not_restored_as_well() {
+        for (answer, is_restored) in [("", false), ("\u{1}=1 {}\n", true)] {
+            let mut session = session();
+            send(&mut session, &(request(0, "initialize") + "\n")).await;
+            session.up.wrote(5, &mut session.flight);
+            let mut lines = Lines::new(usize::MAX);
+            let told = format!("\u{1}{{\"hello\":\"{{}}\",\"open\":[\"dev\"]}}\n{answer}");
+            lines.read(&mut told.as_bytes()).await.expect("memory can be read");
+            session.take_down(&mut lines, &mut false);
+            assert!(session.lost(FaceKind::Workbench).is_empty());
+            let record = session.record.take().expect("it was told");
+            assert_eq!((record.hello.is_some(), &*record.open), (is_restored, &["dev".to_owned()][..]));
+            assert_eq!(session.up.waiting.is_empty(), is_restored, "it is sent again if it is not answered");
+        }
     }
 
     #[tokio::test]

@@ -1,12 +1,14 @@
 //! What a session takes along when it goes on without a daemon, or in the next one.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use serde_json::{Value, json};
 
 use super::{Den, dev, ended, leave, open};
-use crate::harness::{Peer, fake};
+use crate::harness::{Peer, VERSION, fake};
 
 /// The longest line of these sessions.
 const LIMIT: usize = 6000;
@@ -94,4 +96,40 @@ fn the_last_call_of_a_client_that_closes_without_a_line_break_is_made_once() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].id(), "\"last\"");
     set_mode(&den, 0o700);
+}
+
+/// A daemon may die when it has told how the session stands, and before it has answered `initialize`.
+#[test]
+fn an_initialize_that_is_sent_again_does_not_count_twice() {
+    let den = Den::new(&limited());
+    leave(den.session());
+    let socket = den.socket();
+    den.run(&["stop"]);
+    let squatter = UnixListener::bind(&socket).expect("it is free");
+    let dies = std::thread::spawn(move || {
+        let (mut stream, _) = squatter.accept().expect("a relay comes");
+        stream.write_all(b"mcp-workbench-daemon 0123456789abcdef 1\n").expect("it reads");
+        read_wish(&mut stream);
+        stream.write_all(b"ok\n").expect("it reads");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("it is sent");
+        assert!(line.contains("initialize"), "{line}");
+        let hello = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t"}});
+        let record = json!({"hello": hello.to_string()});
+        stream.write_all(format!("\u{1}{record}\n").as_bytes()).expect("it reads");
+        fs::remove_file(&socket).expect("it is ours");
+    });
+    let mut peer = den.spawn();
+    let answer = peer.initialize(VERSION);
+    assert_eq!(answer.result()["protocolVersion"], VERSION, "{answer:?}");
+    dies.join().expect("no panic");
+    assert_eq!(open(&mut peer, "dev")["tools_registered"], 2);
+    leave(peer);
+}
+
+fn read_wish(stream: &mut UnixStream) {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("it is sent");
+    let mut wish = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut wish).expect("it is sent");
 }
