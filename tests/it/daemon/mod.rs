@@ -1,8 +1,8 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
 //! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), what it
 //! takes along when it goes on alone ([`alone`]), where the daemon is and whom it trusts ([`place`]), that it counts time
-//! ([`clock`]), what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]), and
-//! what it takes ([`cost`]).
+//! ([`clock`]), what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]) and of what is in its
+//! way ([`reasons`]), and what it takes ([`cost`]).
 
 mod alone;
 mod clock;
@@ -11,6 +11,7 @@ mod death;
 mod ending;
 mod place;
 mod reaching;
+mod reasons;
 mod sharing;
 mod stages;
 mod verbs;
