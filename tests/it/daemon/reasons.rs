@@ -208,3 +208,20 @@ fn stop_ends_a_daemon_whose_directory_others_can_use() {
     }
     leave(peer);
 }
+
+#[test]
+fn the_daemon_works_without_a_log_where_a_pipe_is_in_its_place() {
+    let den = Den::new(&dev(json!({"a": fake("--tools 1")})));
+    let log = den.lab.dir.join("xdg-state/mcp-workbench/daemon.log");
+    fs::create_dir_all(log.parent().expect("a directory")).expect("ours");
+    let made = den.lab.run(den.program(Path::new("mkfifo")).arg(&log));
+    assert_eq!(made.code, Some(0), "{made:?}");
+    for is_read in [false, true] {
+        let _reader = is_read.then(|| fs::File::options().read(true).write(true).open(&log).expect("ours"));
+        let mut peer = den.session();
+        assert_eq!(open(&mut peer, "dev")["tools_registered"], 1);
+        assert_eq!((sessions(&den.status()), peer.stderr()), (1, String::new()), "is read: {is_read}");
+        leave(peer);
+        den.run(&["stop"]);
+    }
+}
