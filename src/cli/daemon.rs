@@ -35,7 +35,7 @@ use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
 use crate::daemon::{
     ACCEPTED, Confinement, DaemonListener, DaemonPlace, DaemonStream, Handover, OtherEnd, Wish, greet,
-    other_end, read_request, refuse, split, take_over,
+    has_listener, other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
@@ -182,8 +182,8 @@ impl RunningDaemon {
     fn is_outdated(&self) -> bool {
         let mut others = self.place.other_builds().into_iter();
         // A socket with another ending belongs to a daemon that ends.
-        let listens = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
-        others.any(|socket| listens(&socket) && !self.older.contains(&socket))
+        let stays = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
+        others.any(|socket| stays(&socket) && !self.older.contains(&socket) && has_listener(&socket))
     }
 
     /// The pools that have a session or a server.

@@ -225,3 +225,22 @@ fn the_daemon_works_without_a_log_where_a_pipe_is_in_its_place() {
         den.run(&["stop"]);
     }
 }
+
+#[test]
+fn a_socket_that_nobody_listens_at_makes_no_daemon_outdated() {
+    let den = Den::new(&dev(json!({})));
+    let peer = den.session();
+    let pid = den.daemon_pid();
+    let newer = den.directory().join("0123456789abcdef.sock");
+    let listener = UnixListener::bind(&newer).expect("it is free");
+    drop(listener);
+    leave(peer);
+    den.until("no session", |now| sessions(now) == 0);
+    assert_eq!(den.daemon_pid(), pid);
+    // As soon as somebody does, the next session is the last.
+    fs::remove_file(&newer).expect("it is ours");
+    let _listener = UnixListener::bind(&newer).expect("it is free");
+    leave(den.session());
+    wait_until_dead(pid);
+    fs::remove_file(&newer).expect("it is ours");
+}
