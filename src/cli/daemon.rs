@@ -278,9 +278,8 @@ impl RunningDaemon {
         let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
         let request = request.map_err(|_| io::ErrorKind::TimedOut)??;
         // Whoever is this user may end the daemon, and nothing else from another confinement.
-        if let Some(what) = self.confined_differently(pid).filter(|_| request != Wish::Stop) {
-            let reason =
-                format!("the session is confined differently from the daemon: {what} is not the same");
+        let objection = self.confinement.objection(Confinement::of(Some(pid.unwrap_or(0))));
+        if let Some(reason) = objection.filter(|_| request != Wish::Stop) {
             return refuse(&mut stream, &reason).await;
         }
         match request {
@@ -325,13 +324,6 @@ impl RunningDaemon {
         });
         consoles.insert((face.program(), state), console.clone());
         Ok(console)
-    }
-
-    fn confined_differently(&self, pid: Option<u32>) -> Option<&'static str> {
-        match Confinement::of(Some(pid.unwrap_or(0))) {
-            Ok(theirs) => self.confinement.difference(&theirs),
-            Err(_) => Some("what can be seen of it"),
-        }
     }
 
     /// Serves a session to its end.
@@ -542,6 +534,8 @@ fn load(handover: Handover) -> Result<Loaded, String> {
     let bytes = contents(&loader.file).map_err(|error| format!("the daemon cannot read {shown}: {error}"))?;
     match loader.read(bytes, None) {
         (Ok((configured, _)), read) => Ok(Loaded { loader, umask, configured, read }),
-        (Err(_), _) => Err(format!("{shown} is no longer valid")),
+        (Err(_), _) => {
+            Err(format!("{shown} is no longer valid; the session goes on with the file as it was"))
+        }
     }
 }

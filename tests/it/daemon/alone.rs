@@ -98,6 +98,20 @@ fn the_last_call_of_a_client_that_closes_without_a_line_break_is_made_once() {
     set_mode(&den, 0o700);
 }
 
+#[test]
+fn a_file_that_is_no_longer_valid_leaves_a_session_with_the_file_as_it_was() {
+    let den = Den::new(&limited());
+    let mut peer = orphan(&den);
+    set_mode(&den, 0o700);
+    den.configure(&json!({"daemon": true, "toolboxes": {"dev": {}}}));
+    assert!(!peer.call("dev__a__echo", "{}").is_error());
+    let told = peer.stderr_with("no daemon: ");
+    let reason = "workbench-config.json is no longer valid; the session goes on with the file as it was";
+    assert!(told.contains(reason), "{told}");
+    leave(peer);
+    den.configure(&limited());
+}
+
 /// A daemon may die when it has told how the session stands, and before it has answered `initialize`.
 #[test]
 fn an_initialize_that_is_sent_again_does_not_count_twice() {
