@@ -191,7 +191,7 @@ pub(super) fn stop(world: &World, output: OutputMode) -> Result<u8, Failure> {
             false => format!("`lsof {socket}` shows its process; end that process by hand"),
         };
         let message = format!("the process that listens at {socket} cannot be ended: {problem}");
-        return Err(Failure::failed(message, &format!("{hint}, and its servers end with it")));
+        return Err(Failure::failed(message, format!("{hint}, and its servers end with it")));
     }
     let mut out = io::stdout();
     match (output.json, ended) {

@@ -65,7 +65,7 @@ pub enum RelayEnd {
     /// The session is over.
     Ended,
     /// The session has to go on in this process.
-    Alone(Alone),
+    Alone(Box<Alone>),
 }
 
 /// What is left of a session that goes on in the relay's own process.
@@ -212,11 +212,11 @@ impl Session {
     }
 
     /// What is left to go on with alone.
-    fn alone(self, reason: NoDaemon) -> Alone {
+    fn alone(self, reason: NoDaemon) -> Box<Alone> {
         let first_question = self.flight.first_question;
         let resumed = self.record.map(|record| Resumed { record, first_question });
         let unsent = Unsent { waiting: self.up.waiting, lines: self.up.lines };
-        Alone { reason, resumed, unsent }
+        Box::new(Alone { reason, resumed, unsent })
     }
 
     /// Passes lines until the daemon closes the connection. `None`: the session is over.
