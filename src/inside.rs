@@ -28,7 +28,7 @@ pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
     run(async {
         let (stdin, stdout) = (transport::stdio::stdin(), transport::stdio::stdout());
         let (gateway, _) = gateway(file, shim);
-        stdio::run(gateway.clone(), None, stdin, stdout, std::future::pending()).await;
+        stdio::run(gateway.clone(), (None, None), stdin, stdout, std::future::pending()).await;
         finish_events(&gateway);
     });
 }

@@ -35,7 +35,7 @@ use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
 use crate::daemon::{
     ACCEPTED, Confinement, DaemonListener, DaemonPlace, DaemonStream, Handover, OtherEnd, Wish, greet,
-    other_end, read_request, refuse, split, take_over,
+    has_listener, other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
@@ -189,8 +189,8 @@ impl RunningDaemon {
     fn is_outdated(&self) -> bool {
         let mut others = self.place.other_builds().into_iter();
         // A socket with another ending belongs to a daemon that ends.
-        let listens = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
-        others.any(|socket| listens(&socket) && !self.older.contains(&socket))
+        let stays = |socket: &Path| socket.extension().is_some_and(|ending| ending == "sock");
+        others.any(|socket| stays(&socket) && !self.older.contains(&socket) && has_listener(&socket))
     }
 
     /// The pools that have a session or a server.
@@ -285,9 +285,8 @@ impl RunningDaemon {
         let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
         let request = request.map_err(|_| io::ErrorKind::TimedOut)??;
         // Whoever is this user may end the daemon, and nothing else from another confinement.
-        if let Some(what) = self.confined_differently(pid).filter(|_| request != Wish::Stop) {
-            let reason =
-                format!("the session is confined differently from the daemon: {what} is not the same");
+        let objection = self.confinement.objection(Confinement::of(Some(pid.unwrap_or(0))));
+        if let Some(reason) = objection.filter(|_| request != Wish::Stop) {
             return refuse(&mut stream, &reason).await;
         }
         match request {
@@ -332,13 +331,6 @@ impl RunningDaemon {
         });
         consoles.insert((face.program(), state), console.clone());
         Ok(console)
-    }
-
-    fn confined_differently(&self, pid: Option<u32>) -> Option<&'static str> {
-        match Confinement::of(Some(pid.unwrap_or(0))) {
-            Ok(theirs) => self.confinement.difference(&theirs),
-            Err(_) => Some("what can be seen of it"),
-        }
     }
 
     /// Serves a session to its end.
@@ -567,6 +559,8 @@ fn load(handover: Handover) -> Result<Loaded, String> {
     let bytes = contents(&loader.file).map_err(|error| format!("the daemon cannot read {shown}: {error}"))?;
     match loader.read(bytes, None) {
         (Ok((configured, _)), read) => Ok(Loaded { loader, umask, configured, read }),
-        (Err(_), _) => Err(format!("{shown} is no longer valid")),
+        (Err(_), _) => {
+            Err(format!("{shown} is no longer valid; the session goes on with the file as it was"))
+        }
     }
 }

@@ -33,29 +33,31 @@ pub(super) fn run(
     world: World,
 ) -> Result<u8, Failure> {
     let mut out = io::stdout();
+    let shown_file = file.as_ref().ok().cloned();
+    let loaded = load(face, file, overrides, output, &world);
     if !output.json {
         let program = format!("{} {}", face.program(), version());
         writeln!(out, "{}", screen.bold(&program))?;
-        if let Ok(file) = &file {
+        if let Some(file) = &shown_file {
             writeln!(out, "{}", output.paths(&file.to_string_lossy()))?;
         }
         let path = format!("PATH {}", world.variable("PATH").unwrap_or_default());
         writeln!(out, "{}", output.paths(&path))?;
         let (problem, elsewhere) = daemons(&world);
+        let is_off = loaded.as_ref().is_ok_and(|(configured, _)| !configured.face.common().daemon.on);
         match problem {
+            None if is_off => writeln!(out, "the daemon can be used; this file does not switch it on")?,
             None => writeln!(out, "the daemon can be used")?,
             Some(problem) => writeln!(out, "the daemon cannot be used: {}", output.paths(&problem))?,
         }
         for directory in elsewhere {
             let directory = output.paths(&directory.to_string_lossy());
-            writeln!(out, "another daemon runs in {directory}, for sessions with another XDG_RUNTIME_DIR")?;
+            let whose = "for sessions with another XDG_RUNTIME_DIR or TMPDIR";
+            writeln!(out, "another daemon runs in {directory}, {whose}")?;
         }
         writeln!(out)?;
     }
-    let asking = Loader::for_asking(face, file, overrides, &world)?;
-    let loader = Loader { reader: checked_env_file, ..asking };
-    let (configured, _) = loader.load(output)?;
-    let file = loader.file;
+    let (configured, file) = loaded?;
     let findings = examine(configured, client, screen, &world)?;
     match output.json {
         true => {
@@ -73,6 +75,20 @@ pub(super) fn run(
     }
     let well = findings.iter().all(|finding| finding.outcome.is_ok());
     Ok(if well { 0 } else { FailureKind::Unreachable.status() })
+}
+
+/// Reads the file: what it configures, and where it is.
+fn load(
+    face: FaceKind,
+    file: Result<PathBuf, NotFound>,
+    overrides: &Overrides,
+    output: OutputMode,
+    world: &World,
+) -> Result<(Configured, PathBuf), Failure> {
+    let asking = Loader::for_asking(face, file, overrides, world)?;
+    let loader = Loader { reader: checked_env_file, ..asking };
+    let (configured, _) = loader.load(output)?;
+    Ok((configured, loader.file))
 }
 
 /// Starts every server once and ends it. Names of tools are made for a client called `client`.

@@ -76,7 +76,6 @@ pub(super) fn start_in(log: Option<&Path>) {
 struct LogFile {
     path: PathBuf,
     file: File,
-    size: u64,
     /// The size at which the file becomes the predecessor.
     limit: u64,
 }
@@ -93,36 +92,48 @@ impl LogFile {
         let (mut directories, mut options) = (fs::DirBuilder::new(), File::options());
         directories.recursive(true);
         options.create(true).append(true);
-        // A link could lead to somebody else's file.
+        // A link could lead to somebody else's file, and a pipe would keep us waiting for a reader.
         #[cfg(unix)]
         {
             directories.mode(0o700);
-            options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         }
         if let Some(directory) = path.parent() {
             directories.create(directory)?;
         }
         let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         #[cfg(unix)]
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, size, limit })
+        Ok(Self { path: path.to_owned(), file, limit })
     }
 
     /// Writes a line with the time before it. An error is ignored, because the daemon works without a log.
     fn write(&mut self, line: &str) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = format!("{} {line}", rfc3339(now.as_secs()));
-        if self.size + line.len() as u64 > self.limit {
-            let before = self.path.with_extension("log.1");
-            if fs::rename(&self.path, &before).is_ok()
-                && let Ok(next) = Self::limited(&self.path, self.limit)
-            {
-                *self = next;
-            }
+        if !self.has_room(&line) {
+            self.reopen();
         }
-        if self.size + (line.len() as u64) <= self.limit && self.file.write_all(line.as_bytes()).is_ok() {
-            self.size += line.len() as u64;
+        if !self.has_room(&line) && fs::rename(&self.path, self.path.with_extension("log.1")).is_ok() {
+            self.reopen();
+        }
+        if self.has_room(&line) {
+            let _ = self.file.write_all(line.as_bytes());
+        }
+    }
+
+    /// The daemon of another build writes here, too, so the system knows the size.
+    fn has_room(&self, line: &str) -> bool {
+        self.file.metadata().is_ok_and(|about| about.len() + line.len() as u64 <= self.limit)
+    }
+
+    /// That other daemon may have made the file that we write to the predecessor.
+    fn reopen(&mut self) {
+        if let Ok(next) = Self::limited(&self.path, self.limit) {
+            *self = next;
         }
     }
 }
@@ -243,6 +254,38 @@ mod tests {
         assert_eq!(fs::read_dir(directory.join("state")).expect("a directory").count(), 2);
         // Where it cannot be written, there is none.
         assert!(LogFile::open(&path.join("below")).is_none());
+        fs::remove_dir_all(&directory).expect("it is ours");
+    }
+
+    #[test]
+    fn two_daemons_keep_one_log_small() {
+        let directory = std::env::temp_dir().join(format!("mcp-workbench-logs-{}", std::process::id()));
+        let path = directory.join("daemon.log");
+        let mut logs = [(); 2].map(|()| LogFile::limited(&path, 200).expect("the directory is made"));
+        for number in 0..40 {
+            // One writes much, and the other now and then.
+            logs[usize::from(number % 5 == 0)].write(&format!("info: line {number}\n"));
+            for kept in [path.clone(), directory.join("daemon.log.1")] {
+                assert!(fs::metadata(&kept).map_or(0, |about| about.len()) <= 200, "line {number}");
+            }
+            // Nothing is lost on the way: the newest line stands in the newest file.
+            let text = fs::read_to_string(&path).expect("it is there");
+            assert!(text.ends_with(&format!("info: line {number}\n")), "{text}");
+        }
+        fs::remove_dir_all(&directory).expect("it is ours");
+    }
+
+    #[test]
+    fn the_daemons_log_may_have_ten_megabytes() {
+        let directory = std::env::temp_dir().join(format!("mcp-workbench-large-{}", std::process::id()));
+        let path = directory.join("daemon.log");
+        let mut log = LogFile::open(&path).expect("the directory is made");
+        log.file.set_len(9_999_900).expect("it is ours");
+        log.write(&format!("{}\n", "x".repeat(50)));
+        let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+        assert_eq!(length(&path), 9_999_900 + 72, "the line fits");
+        log.write(&format!("{}\n", "x".repeat(50)));
+        assert_eq!((length(&path), length(&directory.join("daemon.log.1"))), (72, 9_999_972));
         fs::remove_dir_all(&directory).expect("it is ours");
     }
 

@@ -50,7 +50,7 @@ pub(super) async fn relay(
     hearing.abort();
     match outcome {
         RelayEnd::Ended => Ok(None),
-        RelayEnd::Alone(alone) => Ok(Some(alone)),
+        RelayEnd::Alone(alone) => Ok(Some(*alone)),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::config::Common;
 use crate::config::locate::{FaceKind, NotFound};
 use crate::gateway::console::{Console, RefusedFile};
 use crate::gateway::http::Rules;
-use crate::gateway::stdio::Resumed;
+use crate::gateway::stdio::{Resumed, Unsent};
 use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 use crate::replicas::Replicas;
@@ -89,6 +89,8 @@ struct Client {
     shutdown: Pin<Box<dyn Future<Output = ()>>>,
     /// How its session stood before.
     resumed: Option<Resumed>,
+    /// What it sent, and no daemon took.
+    unsent: Option<Unsent>,
 }
 
 /// What serves, however clients come.
@@ -156,17 +158,18 @@ impl<'a> Service<'a> {
             stdout: crate::transport::stdio::stdout(),
             shutdown: Box::pin(signal()?),
             resumed: None,
+            unsent: None,
         };
         let client = match configured.face.common().daemon.on {
             true => self.relay(client, configured.face.common()).await?,
             false => Some(client),
         };
-        let Some(Client { stdin, stdout, shutdown, resumed }) = client else { return Ok(0) };
+        let Some(Client { stdin, stdout, shutdown, resumed, unsent }) = client else { return Ok(0) };
         log.start();
         let gateway = Gateway::new(configured, self.world.serving_surroundings(self.loader.face));
         let watching = self.follow(&gateway, None)?;
         tokio::select! {
-            () = stdio::run(gateway.clone(), resumed, stdin, stdout, shutdown) => {}
+            () = stdio::run(gateway.clone(), (resumed, unsent), stdin, stdout, shutdown) => {}
             () = watching => {}
             () = gateway.give_back_memory() => {}
         }
@@ -181,8 +184,7 @@ impl<'a> Service<'a> {
             return Ok(None);
         };
         writeln!(io::stderr(), "no daemon: {}", alone.reason)?;
-        let stdin = Box::new(tokio::io::AsyncReadExt::chain(io::Cursor::new(alone.unsent), client.stdin));
-        Ok(Some(Client { stdin, resumed: alone.resumed, ..client }))
+        Ok(Some(Client { resumed: alone.resumed, unsent: Some(alone.unsent), ..client }))
     }
 
     /// Follows the file. From now on SIGHUP makes us read it again and no longer ends us.

@@ -116,8 +116,10 @@ fn as_text(told: &Value, screen: Screen) -> String {
         }
     }
     let others: Vec<_> = told["others"].as_array().into_iter().flatten().map(Value::to_string).collect();
-    if !others.is_empty() {
-        text.push_str(&format!("Daemons of other builds: process {}\n", others.join(", ")));
+    match &*others {
+        [] => {}
+        [pid] => text.push_str(&format!("Daemon of another build: process {pid}\n")),
+        pids => text.push_str(&format!("Daemons of other builds: processes {}\n", pids.join(", "))),
     }
     let rows = |list: &str, cells: &dyn Fn(&Value) -> Vec<String>| -> Vec<Vec<String>> {
         told[list].as_array().into_iter().flatten().map(cells).collect()
@@ -182,9 +184,14 @@ fn seconds(seconds: &Value) -> String {
 pub(super) fn stop(world: &World, output: OutputMode) -> Result<u8, Failure> {
     let daemons = world.daemons();
     let (ended, problems) = runtime()?.block_on(daemons.stop());
-    if let Some(problem) = problems.first() {
-        let hint = "end the process that listens there by hand; its servers end with it";
-        return Err(Failure::failed(format!("a daemon does not end: {problem}"), hint));
+    if let Some((socket, problem)) = problems.first() {
+        let socket = socket.display();
+        let hint = match cfg!(windows) {
+            true => format!("{socket} names its pipe, and the pipe its process; end that process by hand"),
+            false => format!("`lsof {socket}` shows its process; end that process by hand"),
+        };
+        let message = format!("the process that listens at {socket} cannot be ended: {problem}");
+        return Err(Failure::failed(message, format!("{hint}, and its servers end with it")));
     }
     let mut out = io::stdout();
     match (output.json, ended) {
@@ -217,7 +224,7 @@ mod tests {
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let line = |at: usize| lines[at].join(" ");
         assert_eq!(line(0), "Daemon 1.2.3: process 7, 1.5 MB, running for 1 h 1 min");
-        assert_eq!(line(1), "Daemons of other builds: process 8, 9");
+        assert_eq!(line(1), "Daemons of other builds: processes 8, 9");
         assert_eq!(line(3), "CLIENT PID CALLS SINCE DIRECTORY FILE");
         assert_eq!(line(4), "- 10 3 2026-01-02T03:04:05Z /work /f.json");
         assert_eq!(line(6), "SERVER STATE PID MEMORY SESSIONS CALLS IDLE");
@@ -225,5 +232,7 @@ mod tests {
         assert_eq!(line(8), "n stopped - - 0 0 1 min");
         let none = as_text(&json!({"daemon": null, "others": [], "sessions": [], "servers": []}), screen);
         assert_eq!(none, "No daemon runs.\n");
+        let other = as_text(&json!({"daemon": null, "others": [8], "sessions": [], "servers": []}), screen);
+        assert_eq!(other, "No daemon runs.\nDaemon of another build: process 8\n");
     }
 }

@@ -37,8 +37,17 @@ impl Confinement {
         Ok(Self(Vec::new()))
     }
 
+    /// Why a session of another process is not to be served, if it is not.
+    pub fn objection(&self, theirs: std::io::Result<Self>) -> Option<String> {
+        let Ok(theirs) = theirs else {
+            return Some("the daemon cannot see how the session is confined".to_owned());
+        };
+        let what = self.difference(&theirs)?;
+        Some(format!("the session is confined differently from the daemon: {what} is not the same"))
+    }
+
     /// What differs between two processes, if anything does.
-    pub fn difference(&self, other: &Self) -> Option<&'static str> {
+    fn difference(&self, other: &Self) -> Option<&'static str> {
         let differs = |(one, another): &(&(&'static str, String), &(&'static str, String))| one != another;
         let first = self.0.iter().zip(&other.0).find(differs).map(|(one, _)| one.0);
         first.or_else(|| (self.0.len() != other.0.len()).then_some("how they are confined"))
@@ -78,6 +87,12 @@ mod tests {
         ] {
             assert_eq!(base().difference(&other), expected, "{other:?}");
         }
+        let objection = |theirs| base().objection(theirs).unwrap_or_default();
+        assert_eq!(objection(Ok(base())), "");
+        let expected = "the session is confined differently from the daemon: no_new_privs is not the same";
+        assert_eq!(objection(Ok(confinement("1", "0", "net:[1]"))), expected);
+        let unseen = std::io::ErrorKind::NotFound.into();
+        assert_eq!(objection(Err(unseen)), "the daemon cannot see how the session is confined");
     }
 
     #[test]

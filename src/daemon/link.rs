@@ -1,5 +1,6 @@
 //! A connection to the daemon: found, or made by starting the daemon. Relays, `status` and `stop` use it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::endpoint::{self, DaemonStream};
@@ -67,6 +69,8 @@ enum Reached {
     Nobody,
     /// Somebody listened and is gone.
     Gone,
+    /// Another user listens.
+    Stranger(NoDaemon),
 }
 
 impl Daemons {
@@ -81,6 +85,7 @@ impl Daemons {
             };
             match reached {
                 Reached::Link(link) => return Ok(link),
+                Reached::Stranger(reason) => return Err(reason),
                 Reached::Gone => sleep(BETWEEN_LOOKS).await,
                 // Whoever holds the lock is about to listen, or about to end.
                 Reached::Nobody if !self.start()? => sleep(BETWEEN_LOOKS).await,
@@ -94,7 +99,11 @@ impl Daemons {
 
     /// A connection to the daemon of this build, if there is one.
     pub async fn find(&self) -> Result<Option<Link>, NoDaemon> {
-        find(&self.place.socket()).await
+        match find(&self.place.socket()).await {
+            // Where there can be no daemon, there is none.
+            Err(_) if self.place.inspect(daemon::user()).is_err() => Ok(None),
+            found => found,
+        }
     }
 
     /// The process ids of the daemons of other builds.
@@ -120,29 +129,40 @@ impl Daemons {
         found
     }
 
-    /// Whether a daemon could be used: why not, if not.
+    /// Whether a session could use a daemon: why not, if not, as the session would say it.
     pub async fn check(&self) -> Result<(), NoDaemon> {
-        self.place.inspect(daemon::user())?;
-        match self.find().await? {
-            Some(link) => link.status().await.map(drop),
-            None => Ok(()),
+        self.place.try_out(daemon::user())?;
+        match look(&self.place.socket()).await? {
+            Reached::Link(link) => link.status().await.map(drop),
+            Reached::Stranger(reason) => Err(reason),
+            Reached::Nobody | Reached::Gone => Ok(()),
         }
     }
 
-    /// Ends all daemons, of any build. Returns the number of those that have ended, and why others have not.
-    pub async fn stop(&self) -> (usize, Vec<NoDaemon>) {
-        let (mut ended, mut problems) = (0, Vec::new());
+    /// Ends all daemons, of any build. Returns the number of those that have ended, and for others the socket and why
+    /// they have not.
+    pub async fn stop(&self) -> (usize, Vec<(PathBuf, NoDaemon)>) {
+        let (mut ended, mut problems, mut seen) = (0, Vec::new(), HashSet::new());
         let places = [&self.place].into_iter().chain(&self.elsewhere);
-        let trusted = places.filter(|place| place.inspect(daemon::user()).is_ok());
-        let sockets = trusted.flat_map(DaemonPlace::sockets);
-        let stops = sockets.map(|socket| async move { stop(&socket).await });
-        for stopping in stops.map(tokio::spawn).collect::<Vec<_>>() {
-            match stopping.await.unwrap_or_else(|_| Err(NoDaemon::new("it could not be asked"))) {
-                Ok(there) => ended += usize::from(there),
-                Err(problem) => problems.push(problem),
+        // Who opens the directory to others while a daemon runs can still end it.
+        let own: Vec<_> = places.filter(|place| place.is_own(daemon::user())).collect();
+        loop {
+            let mut stops = JoinSet::new();
+            // A daemon that begins to end meanwhile gets another name, under which we wait for it.
+            for socket in own.iter().flat_map(|place| place.sockets()).filter(|one| seen.insert(one.clone()))
+            {
+                stops.spawn(async move { stop(&socket).await.map_err(|problem| (socket, problem)) });
+            }
+            if stops.is_empty() {
+                return (ended, problems);
+            }
+            for stopped in stops.join_all().await {
+                match stopped {
+                    Ok(there) => ended += usize::from(there),
+                    Err(problem) => problems.push(problem),
+                }
             }
         }
-        (ended, problems)
     }
 
     /// Starts the daemon, unless another process does that or has done it. `false`: the other one has the
@@ -171,10 +191,23 @@ fn late() -> NoDaemon {
 
 /// A connection to the daemon behind a socket, if there is one.
 async fn find(socket: &Path) -> Result<Option<Link>, NoDaemon> {
-    match timeout_at(Instant::now() + PATIENCE, reach(socket)).await.map_err(|_| late())?? {
+    match look(socket).await? {
         Reached::Link(link) => Ok(Some(link)),
-        Reached::Nobody | Reached::Gone => Ok(None),
+        Reached::Nobody | Reached::Gone | Reached::Stranger(_) => Ok(None),
     }
+}
+
+/// Connects to a socket, again as long as whoever listens goes away.
+async fn look(socket: &Path) -> Result<Reached, NoDaemon> {
+    let looking = async {
+        loop {
+            match reach(socket).await? {
+                Reached::Gone => sleep(BETWEEN_LOOKS).await,
+                reached => return Ok(reached),
+            }
+        }
+    };
+    timeout(PATIENCE, looking).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Connects to a socket, checks who listens, and waits for the greeting.
@@ -193,7 +226,7 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
     };
     match endpoint::other_end(&stream) {
         Ok(other) if other.is_own => {}
-        Ok(_) => return Err(NoDaemon::new(format!("another user listens on {shown}"))),
+        Ok(_) => return Ok(Reached::Stranger(NoDaemon::new(format!("another user listens on {shown}")))),
         Err(error) => {
             return Err(NoDaemon::new(format!("the system does not say who listens on {shown}: {error}")));
         }
@@ -266,4 +299,38 @@ async fn stop(socket: &Path) -> Result<bool, NoDaemon> {
         let _ = link.stream.read_to_end(&mut rest).await;
     }
     Ok(true)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// Two `stop`s at once: when the second one connects, the daemon has begun to end and has another name.
+    #[tokio::test]
+    async fn stop_waits_for_a_daemon_that_begins_to_end_meanwhile() {
+        let directory = std::env::temp_dir().join(format!("mcp-workbench-stop-{}", std::process::id()));
+        let place = DaemonPlace::at(directory.clone());
+        place.prepare(daemon::user()).expect("the directory can be made");
+        let (before, after) = (place.socket(), place.ending_socket(7));
+        let listener = UnixListener::bind(&before).expect("it is free");
+        let ending = tokio::spawn(async move {
+            let (first, _) = listener.accept().await.expect("it is connected to");
+            let renamed = UnixListener::bind(&after).expect("it is free");
+            fs::remove_file(before).expect("it is ours");
+            drop((first, listener));
+            let (mut stream, _) = renamed.accept().await.expect("it is connected to");
+            super::super::greet(&mut stream, "0123456789abcdef").await.expect("they listen");
+            let wish = super::super::read_request(&mut stream).await.expect("they want something");
+            assert_eq!(wish, Wish::Stop);
+            fs::remove_file(&after).expect("it is ours");
+        });
+        let daemons = Daemons { place, elsewhere: Vec::new(), log: None, launcher: Launcher::new() };
+        assert_eq!(daemons.stop().await, (1, Vec::new()));
+        ending.await.expect("no panic");
+        fs::remove_dir_all(&directory).expect("it is ours");
+    }
 }

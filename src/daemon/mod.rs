@@ -27,7 +27,7 @@ use pipe as endpoint;
 use socket as endpoint;
 
 pub use confinement::Confinement;
-pub use endpoint::{DaemonListener, DaemonStream, other_end, split, take_over};
+pub use endpoint::{DaemonListener, DaemonStream, has_listener, other_end, split, take_over};
 pub use link::{Daemons, NoDaemon};
 pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};

@@ -65,6 +65,11 @@ fn open(file: &Path) -> io::Result<NamedPipeClient> {
     })
 }
 
+/// Whether somebody listens at the pipe that a file names.
+pub fn has_listener(file: &Path) -> bool {
+    !open(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Starts the daemon, and waits until it listens: a lock cannot be handed on, so it is kept until then.
 pub(super) fn launch(
     place: &DaemonPlace,
@@ -73,13 +78,12 @@ pub(super) fn launch(
     lock: File,
 ) -> io::Result<()> {
     let file = place.socket();
-    let nobody = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     // The process that had the lock before may have started a daemon.
-    if open(&file).is_err_and(|error| nobody(&error)) {
+    if !has_listener(&file) {
         put_aside(&file)?;
         let mut child = daemon::start(launcher, arguments)?;
         let end = Instant::now() + LONGEST_START;
-        while open(&file).is_err_and(|error| nobody(&error)) {
+        while !has_listener(&file) {
             if let Some(status) = child.try_wait()? {
                 return Err(io::Error::other(format!("it ended with {status}")));
             }

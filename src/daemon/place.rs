@@ -76,12 +76,31 @@ impl DaemonPlace {
     pub fn prepare(&self, user: u32) -> Result<(), NoDaemon> {
         self.fits()?;
         match make(&self.directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                let shown = self.directory.display();
-                Err(NoDaemon::new(format!("the directory {shown} cannot be made: {error}")))
-            }
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.not_made(&error)),
             _ => self.inspect(user),
         }
+    }
+
+    /// Checks what [`Self::prepare`] would come to, and leaves nothing behind.
+    pub fn try_out(&self, user: u32) -> Result<(), NoDaemon> {
+        self.fits()?;
+        if fs::symlink_metadata(&self.directory).is_err() {
+            // The directory itself may be made at this moment by a session, which needs it.
+            let trial = self.directory.with_extension(format!("{}.trial", std::process::id()));
+            make(&trial).map_err(|error| self.not_made(&error))?;
+            let _ = fs::remove_dir(trial);
+        }
+        self.inspect(user)
+    }
+
+    fn not_made(&self, error: &io::Error) -> NoDaemon {
+        NoDaemon::new(format!("the directory {} cannot be made: {error}", self.directory.display()))
+    }
+
+    /// Whether there is a directory, and it is this user's, whatever others may do with it.
+    pub fn is_own(&self, user: u32) -> bool {
+        let found = fs::symlink_metadata(&self.directory);
+        found.is_ok_and(|found| found.is_dir() && rights(&found, user).0)
     }
 
     /// Checks that the directory is this user's alone, if it is there.

@@ -24,10 +24,11 @@ use super::endpoint::split;
 use super::flight::Flight;
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
+use crate::config::locate::FaceKind;
 use crate::core::aside::{FromDaemon, FromRelay, write_line};
 use crate::core::process::give_back;
 use crate::core::record::Record;
-use crate::gateway::stdio::Resumed;
+use crate::gateway::stdio::{Resumed, Unsent};
 use crate::transport::lines::{Line, Lines, PAUSE};
 use crate::transport::outbox::HIGH_WATER;
 
@@ -64,7 +65,7 @@ pub enum RelayEnd {
     /// The session is over.
     Ended,
     /// The session has to go on in this process.
-    Alone(Alone),
+    Alone(Box<Alone>),
 }
 
 /// What is left of a session that goes on in the relay's own process.
@@ -74,7 +75,7 @@ pub struct Alone {
     /// How the session stood; `None` for one that has not begun.
     pub resumed: Option<Resumed>,
     /// What the client sent and no daemon took.
-    pub unsent: Vec<u8>,
+    pub unsent: Unsent,
 }
 
 /// The client's lines on their way up.
@@ -133,19 +134,15 @@ impl Relay {
             let Some(parting) = session.serve(link, stdin, stdout, calls).await else {
                 return RelayEnd::Ended;
             };
-            let (told, again) = session.flight.lost(self.handover.face);
+            let told = session.lost(self.handover.face);
             if !session.tell(&told, stdout, calls).await {
                 return RelayEnd::Ended;
-            }
-            session.up.forget_sent();
-            if let Some(line) = again {
-                session.up.send_first(&line);
             }
             if session.is_over() {
                 return RelayEnd::Ended;
             }
             if !parting.orderly && session.deaths.note(Instant::now()) && !session.called_off {
-                let reason = format!("it ended {MOST_DEATHS} times within a minute");
+                let reason = format!("the daemon ended {MOST_DEATHS} times within a minute");
                 return RelayEnd::Alone(session.alone(NoDaemon::new(reason)));
             }
             if !session.wait_for_request(stdin, calls).await {
@@ -202,13 +199,24 @@ impl Session {
             && !self.up.has_request(0, &mut self.flight)
     }
 
+    /// The daemon is gone: what the client is told. What is sent again waits before everything else.
+    fn lost(&mut self, face: FaceKind) -> Vec<u8> {
+        let (told, again) = self.flight.lost(face);
+        self.up.forget_sent();
+        if let Some(line) = again {
+            self.up.send_first(&line);
+            // The daemon may have told of the handshake before it answered. It would be restored, and then come twice.
+            self.record.iter_mut().for_each(|record| record.hello = None);
+        }
+        told
+    }
+
     /// What is left to go on with alone.
-    fn alone(self, reason: NoDaemon) -> Alone {
+    fn alone(self, reason: NoDaemon) -> Box<Alone> {
         let first_question = self.flight.first_question;
         let resumed = self.record.map(|record| Resumed { record, first_question });
-        let mut unsent = self.up.waiting;
-        unsent.extend_from_slice(&self.up.lines.into_rest());
-        Alone { reason, resumed, unsent }
+        let unsent = Unsent { waiting: self.up.waiting, lines: self.up.lines };
+        Box::new(Alone { reason, resumed, unsent })
     }
 
     /// Passes lines until the daemon closes the connection. `None`: the session is over.
@@ -580,10 +588,9 @@ mod tests {
             if written > 0 {
                 session.up.wrote(written, &mut session.flight);
             }
-            let (told, again) = session.flight.lost(crate::config::locate::FaceKind::Workbench);
-            session.up.forget_sent();
+            let told = session.lost(FaceKind::Workbench);
             let told = told.iter().filter(|byte| **byte == b'\n').count();
-            assert_eq!((told, again), (answered, None), "{written} bytes");
+            assert_eq!(told, answered, "{written} bytes");
             assert_eq!(session.up.waiting, lines[3 - left..].concat().as_bytes(), "{written} bytes");
             assert_eq!(session.up.ends.len(), left, "{written} bytes");
         }
@@ -606,14 +613,28 @@ mod tests {
         send(&mut session, &(request(0, "initialize") + "\n")).await;
         session.up.wrote(5, &mut session.flight);
         send(&mut session, &(request(1, "ping") + "\n")).await;
-        let (told, again) = session.flight.lost(crate::config::locate::FaceKind::Workbench);
-        assert!(told.is_empty());
-        session.up.forget_sent();
-        session.up.send_first(&again.expect("it is sent again"));
+        assert!(session.lost(FaceKind::Workbench).is_empty());
         let expected = format!("{}\n{}\n", request(0, "initialize"), request(1, "ping"));
         assert_eq!(String::from_utf8_lossy(&session.up.waiting), expected);
         session.up.wrote(expected.len(), &mut session.flight);
         assert!(session.up.waiting.is_empty() && !session.flight.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_is_sent_again_is_not_restored_as_well() {
+        for (answer, is_restored) in [("", false), ("\u{1}=1 {}\n", true)] {
+            let mut session = session();
+            send(&mut session, &(request(0, "initialize") + "\n")).await;
+            session.up.wrote(5, &mut session.flight);
+            let mut lines = Lines::new(usize::MAX);
+            let told = format!("\u{1}{{\"hello\":\"{{}}\",\"open\":[\"dev\"]}}\n{answer}");
+            lines.read(&mut told.as_bytes()).await.expect("memory can be read");
+            session.take_down(&mut lines, &mut false);
+            assert!(session.lost(FaceKind::Workbench).is_empty());
+            let record = session.record.take().expect("it was told");
+            assert_eq!((record.hello.is_some(), &*record.open), (is_restored, &["dev".to_owned()][..]));
+            assert_eq!(session.up.waiting.is_empty(), is_restored, "it is sent again if it is not answered");
+        }
     }
 
     #[tokio::test]
@@ -636,5 +657,17 @@ mod tests {
         session.up.take(0);
         assert!(session.up.closed && has_request(&mut session));
         assert_eq!(session.up.waiting.last(), Some(&b'\n'));
+        let mut left = session.alone(NoDaemon::new("none")).unsent;
+        assert_eq!((left.waiting.len(), left.lines.rest()), (request(1, "ping").len() + 1, None), "once");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_and_has_only_begun_stays_too_long_for_who_goes_on_alone() {
+        let mut session = Session::new(5000);
+        send(&mut session, &"x".repeat(6000)).await;
+        let mut left = session.alone(NoDaemon::new("none")).unsent;
+        left.lines.read(&mut &b"y\n"[..]).await.expect("memory can be read");
+        let Some(Line::TooLong(long)) = left.lines.next_line() else { panic!("it is too long") };
+        assert_eq!(long.length, 6001);
     }
 }

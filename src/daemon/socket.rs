@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::{UnixDatagram, UnixListener as StdListener};
 use std::path::Path;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -37,6 +37,14 @@ pub fn split(
 /// Connects to the daemon behind a socket.
 pub(super) async fn connect(socket: &Path) -> io::Result<DaemonStream> {
     UnixStream::connect(socket).await
+}
+
+/// Whether somebody listens at a socket. Nobody is connected to: a socket of another kind is refused, in another way
+/// than where nobody is.
+pub fn has_listener(socket: &Path) -> bool {
+    let refused =
+        UnixDatagram::unbound().and_then(|other| other.connect(socket)).err().map(|error| error.kind());
+    !matches!(refused, Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
 }
 
 /// Starts the daemon: begins to listen in the place of a socket that nobody listens on, and hands listener

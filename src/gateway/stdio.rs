@@ -39,18 +39,26 @@ pub struct Resumed {
     pub first_question: u64,
 }
 
+/// What a client sent to a relay, and no daemon took.
+pub struct Unsent {
+    /// Whole lines, as a daemon would have got them, and what the relay would have said between them.
+    pub waiting: Vec<u8>,
+    /// Reads the client's next lines, and may have the beginning of one.
+    pub lines: Lines,
+}
+
 /// Serves one client until it closes its end or `shutdown` resolves. By the time this returns, every call is
 /// answered and every upstream is gone.
 pub async fn run(
     gateway: Arc<Gateway>,
-    resumed: Option<Resumed>,
+    (resumed, unsent): (Option<Resumed>, Option<Unsent>),
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin + Send + 'static,
     shutdown: impl Future<Output = ()>,
 ) {
     let end = gateway.engine.clone();
     let client = StdioClient::new(gateway, resumed, None).await;
-    client.serve(stdin, stdout, shutdown, async { end.stop().await }).await;
+    client.serve(unsent, stdin, stdout, shutdown, async { end.stop().await }).await;
 }
 
 /// Serves one session of the daemon until its relay closes the connection or `shutdown` resolves. By the time
@@ -72,7 +80,7 @@ pub async fn run_in_daemon(
         session.tell_end(BYE);
     };
     let workspace = session.workspace.clone();
-    client.serve(stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
+    client.serve(None, stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
 }
 
 struct StdioClient {
@@ -118,6 +126,7 @@ impl StdioClient {
     /// Serves the client; `ended` releases or ends its upstreams.
     async fn serve(
         self,
+        unsent: Option<Unsent>,
         stdin: impl AsyncRead + Unpin,
         stdout: impl AsyncWrite + Unpin + Send + 'static,
         shutdown: impl Future<Output = ()>,
@@ -128,7 +137,7 @@ impl StdioClient {
             let out = out.clone();
             async move { out.run(stdout).await }
         });
-        let reading = self.read(stdin);
+        let reading = self.read(unsent, stdin);
         tokio::pin!(reading);
         let mut open = true;
         tokio::select! {
@@ -155,10 +164,19 @@ impl StdioClient {
         let _ = timeout(LAST_WRITE, writer).await;
     }
 
-    async fn read(&self, mut stdin: impl AsyncRead + Unpin) {
+    async fn read(&self, unsent: Option<Unsent>, mut stdin: impl AsyncRead + Unpin) {
         let limit = self.gateway.engine.in_force.limit();
-        let mut lines = Lines::new(limit.load(Ordering::Relaxed));
         let mut scanner = Scanner::of_stream();
+        let mut lines = match unsent {
+            Some(Unsent { waiting, mut lines }) => {
+                for line in waiting.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    self.take_unsent(&mut scanner, line);
+                    lines.pause().await;
+                }
+                lines
+            }
+            None => Lines::new(limit.load(Ordering::Relaxed)),
+        };
         let mut number = 0;
         let mut route = || {
             number += 1;
@@ -179,6 +197,16 @@ impl StdioClient {
         }
         if let Some(rest) = lines.rest() {
             self.take(&mut scanner, Line::Whole(rest), route());
+        }
+    }
+
+    /// Takes a line that a relay had for the daemon.
+    fn take_unsent(&self, scanner: &mut Scanner, line: &[u8]) {
+        match FromRelay::read(line) {
+            Some(FromRelay::Long(long)) => self.refuse_long(scanner, &long, None),
+            // Stdin ends by itself, and whoever goes on alone looks at the file.
+            Some(FromRelay::End | FromRelay::Reload) => {}
+            None => self.take(scanner, Line::Whole(line), None),
         }
     }
 

@@ -171,16 +171,12 @@ impl Lines {
         TooLong { start: &held[..PREFIX.min(held.len())], end: &self.ending, length: lost + held.len() }
     }
 
-    /// The text after the last line break, once the stream has ended.
-    pub fn rest(&self) -> Option<&[u8]> {
+    /// The text after the last line break, once the stream has ended. It is given once.
+    pub fn rest(&mut self) -> Option<&[u8]> {
         let (start, end) = trim(&self.buffer, self.start, self.buffer.len());
+        (self.start, self.seen) = (self.buffer.len(), self.buffer.len());
         (start < end && self.overflow.is_none() && end - start <= self.limit)
             .then(|| &self.buffer[start..end])
-    }
-
-    /// Everything that was read behind the last line.
-    pub fn into_rest(mut self) -> Vec<u8> {
-        self.buffer.split_off(self.start)
     }
 
     /// Discards everything held of a line that is too long, except its beginning.

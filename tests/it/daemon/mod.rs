@@ -1,14 +1,17 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
-//! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), where the
-//! daemon is and whom it trusts ([`place`]), that it counts time ([`clock`]), what a changed file means for its sessions
-//! ([`reload`]), what reaches the model through it ([`reaching`]), what people see of it ([`verbs`]), and what it takes ([`cost`]).
+//! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), what it
+//! takes along when it goes on alone ([`alone`]), where the daemon is and whom it trusts ([`place`]), that it counts time
+//! ([`clock`]), what a changed file means for its sessions ([`reload`]), what reaches the model through it
+//! ([`reaching`]), what people see of it ([`verbs`]) and of what is in its way ([`reasons`]), and what it takes ([`cost`]).
 
+mod alone;
 mod clock;
 mod cost;
 mod death;
 mod ending;
 mod place;
 mod reaching;
+mod reasons;
 mod reload;
 mod sharing;
 mod stages;

@@ -296,8 +296,9 @@ fn without_a_runtime_directory_the_daemon_is_in_the_one_for_temporary_files() {
     // Clients that hand on other variables have another daemon, of which `doctor` tells, and one `stop` ends both.
     let other = den.session();
     let doctor = den.run(&["doctor"]).stdout;
-    let told =
-        format!("another daemon runs in ~/mcp-workbench-{user}, for sessions with another XDG_RUNTIME_DIR\n");
+    let told = format!(
+        "another daemon runs in ~/mcp-workbench-{user}, for sessions with another XDG_RUNTIME_DIR or TMPDIR\n"
+    );
     assert!(doctor.contains(&told), "{doctor}");
     let doctor = den.run(&["doctor", "--json"]).stdout;
     let doctor: Value = serde_json::from_str(&doctor).expect("one JSON value");
@@ -370,7 +371,7 @@ fn daemons_that_die_during_the_handshake_are_given_up() {
 }
 
 /// Lets the program gain no privileges.
-fn without_new_privileges(command: &mut Command) {
+pub(super) fn without_new_privileges(command: &mut Command) {
     // SAFETY: one system call between fork and exec that touches no memory.
     #[allow(unsafe_code, reason = "no_new_privs can be set only by the process itself")]
     unsafe {
@@ -464,7 +465,7 @@ fn a_sandbox_stays_a_sandbox() {
 }
 
 /// Does something as another user, which only the superuser can; `None` for everybody else.
-fn as_another_user<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) fn as_another_user<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     const NOBODY: libc::c_long = 65534;
     let thread = std::thread::spawn(move || {
         // SAFETY: the system call, unlike the function, concerns this thread alone, which ends here.
