@@ -200,8 +200,12 @@ impl Engine {
         self.in_force.settings.read().clone()
     }
 
-    /// Puts other top-level settings in force.
-    pub fn set_settings(&self, settings: Common) {
+    /// Puts other top-level settings in force. In the daemon the values that are secret in one session are not readable
+    /// in what is said of another, nor after its end.
+    pub fn set_settings(&self, mut settings: Common) {
+        if self.daemon {
+            settings.secrets = settings.secrets.and(&self.settings().secrets);
+        }
         if self.settings().serving.state_keys != settings.serving.state_keys {
             self.bridge.seal.renew(&settings.serving.state_keys);
         }
@@ -234,10 +238,8 @@ impl Engine {
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
-        let (secrets, vars) = match upstream.origin() {
-            Some(origin) => (origin.secrets(), origin.vars.clone()),
-            None => (self.settings().secrets.clone(), self.programs.vars.clone()),
-        };
+        let secrets = self.settings().secrets.clone();
+        let vars = upstream.origin().map_or_else(|| self.programs.vars.clone(), |origin| origin.vars.clone());
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;

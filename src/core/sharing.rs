@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::process::{Variables, inherited};
 use super::record::Record;
@@ -17,7 +17,7 @@ use super::session::ClientSession;
 use super::stderr::Tail;
 use super::upstream::Spec;
 use crate::catalog::Exposed;
-use crate::config::{Command, Http, Isolation, Redactor, Transport};
+use crate::config::{Command, Http, Isolation, Transport};
 
 /// For whom an upstream is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,8 +40,6 @@ pub struct DaemonSession {
     pub files: PathBuf,
     /// The umask; `None` where there is none.
     pub umask: Option<u32>,
-    /// The values in the file that must not be readable in anything that is said.
-    secrets: RwLock<Redactor>,
     /// When the session began.
     pub since: SystemTime,
     calls: AtomicU64,
@@ -57,7 +55,6 @@ impl DaemonSession {
             directory,
             files,
             umask,
-            secrets: RwLock::default(),
             since: SystemTime::now(),
             calls: AtomicU64::new(0),
             recorded: Mutex::default(),
@@ -70,16 +67,6 @@ impl DaemonSession {
             Isolation::Shared => &self.files,
             Isolation::Directory | Isolation::Session => &self.directory,
         }
-    }
-
-    /// The values in the file that must not be readable in anything that is said.
-    pub(super) fn secrets(&self) -> Redactor {
-        self.secrets.read().clone()
-    }
-
-    /// Hides these values from now on, and no others.
-    pub fn hide(&self, secrets: &Redactor) {
-        self.secrets.write().clone_from(secrets);
     }
 
     /// Counts a request to an upstream.

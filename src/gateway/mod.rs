@@ -510,7 +510,6 @@ pub fn of_daemon_session(
     daemon_session: Arc<DaemonSession>,
     beside: Option<&Gateway>,
 ) -> Arc<Gateway> {
-    daemon_session.hide(&configured.face.common().secrets);
     let face = match beside {
         Some(beside) => configured.face.succeed(&*beside.faces.whole()),
         None => configured.face,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{Configured, Gateway, workspaces};
+use crate::config::Common;
 use crate::core::engine::Engine;
 use crate::core::reload::stays;
 use crate::core::upstream::Upstream;
@@ -54,13 +55,14 @@ impl Moves {
         gateways: &[(Arc<Gateway>, Arc<dyn Face>)],
         others: &[Arc<Gateway>],
     ) -> Self {
-        let mut settings = None;
+        let mut settings: Option<Common> = None;
         for (gateway, face) in gateways {
             gateway.dismiss(&gateway.faces.whole().common().serving, &face.common().serving);
-            if let Some(daemon_session) = &gateway.daemon_session {
-                daemon_session.hide(&face.common().secrets);
-            }
-            settings = Some(face.common().clone());
+            let common = face.common().clone();
+            settings = Some(match settings.take() {
+                Some(Common { secrets, .. }) => Common { secrets: common.secrets.and(&secrets), ..common },
+                None => common,
+            });
         }
         let unchanged: Vec<_> =
             others.iter().map(|gateway| (gateway.clone(), gateway.faces.whole())).collect();

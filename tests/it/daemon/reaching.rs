@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{Den, dev, leave_all, open};
-use crate::harness::fake_with;
+use crate::harness::{fake, fake_with};
 
 #[test]
 fn a_long_result_is_read_by_the_session_that_got_it_alone() {
@@ -46,4 +46,26 @@ fn what_nobody_approved_is_withheld_from_every_session() {
         assert!(refused.failure().contains("workbench-config.lock"), "{refused:?}");
     }
     leave_all(vec![one, other]);
+}
+
+#[test]
+fn what_is_secret_in_one_session_is_hidden_in_what_the_journal_says_of_all() {
+    let mut keeps_token = fake("--with echo");
+    keeps_token["env"] = json!({"TOKEN": "${TOKEN:-}"});
+    let mut config = dev(json!({"a": fake("--with echo"), "b": keeps_token}));
+    (config["journal"], config["journalArguments"]) = (json!(true), json!("full"));
+    let den = Den::new(&config);
+    let session = |token: &str| {
+        let mut peer = den.session_with(|command| {
+            command.env("TOKEN", token);
+        });
+        open(&mut peer, "dev");
+        peer
+    };
+    let (one, mut other, third) = (session("token-of-one"), session("token-of-other"), session(""));
+    other.call("dev__a__echo", json!({"text": "my token-of-other"})).text();
+    leave_all(vec![one, other, third]);
+    den.run(&["stop"]);
+    let told = den.run(&["log", "--json"]).stdout;
+    assert!(told.contains("my ${TOKEN}") && !told.contains("token-of-other"), "{told}");
 }
