@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Den, dev, leave, open, pid_of, servers, sessions, wait_until_dead};
+use super::{Den, dev, leave, leave_all, open, pid_of, servers, sessions, wait_until_dead};
 use crate::harness::{VERSION, fake, signal};
 
 #[test]
@@ -192,6 +192,31 @@ fn a_session_that_starts_while_the_daemon_ends_gets_another_one() {
         assert_eq!(second.stderr(), "");
         assert!(first.wait().success());
         leave(second);
+    }
+}
+
+/// Clients that say hello when the daemon has begun to end, before their relays know of it.
+#[test]
+fn a_handshake_that_meets_the_end_of_the_daemon_is_answered() {
+    let den = Den::new(&dev(json!({"a": fake("--with echo")})));
+    let hello =
+        json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    for _ in 0..4 {
+        let mut peers: Vec<_> = (0..16).map(|_| den.spawn()).collect();
+        den.until("all sessions", |now| sessions(now) == peers.len());
+        let pid = den.daemon_pid();
+        signal(pid, "STOP");
+        let hellos: Vec<_> = peers.iter_mut().map(|peer| peer.post("initialize", &hello)).collect();
+        signal(pid, "TERM");
+        signal(pid, "CONT");
+        for (peer, hello) in peers.iter_mut().zip(hellos) {
+            assert_eq!(peer.answer(&hello).result()["protocolVersion"], VERSION);
+        }
+        wait_until_dead(pid);
+        for peer in &mut peers {
+            assert_eq!(open(peer, "dev")["tools_registered"], 1);
+        }
+        leave_all(peers);
     }
 }
 
