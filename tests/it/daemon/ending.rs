@@ -201,7 +201,7 @@ fn a_handshake_that_meets_the_end_of_the_daemon_is_answered() {
     let den = Den::new(&dev(json!({"a": fake("--with echo")})));
     let hello =
         json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    for _ in 0..4 {
+    for _ in 0..3 {
         let mut peers: Vec<_> = (0..16).map(|_| den.spawn()).collect();
         den.until("all sessions", |now| sessions(now) == peers.len());
         let pid = den.daemon_pid();
