@@ -30,6 +30,11 @@ impl Target {
         Self { text: text.into(), shown: format!("{measured:.2}{unit}"), met: measured <= limit }
     }
 
+    /// Met by this number only.
+    pub(crate) fn exactly(text: impl Into<String>, counted: usize, wanted: usize) -> Self {
+        Self { text: text.into(), shown: format!("{:.2}", counted as f64), met: counted == wanted }
+    }
+
     /// Met if the number is at least the limit.
     pub(crate) fn at_least(text: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Self {
         Self { text: text.into(), shown: format!("{measured:.2}{unit}"), met: measured >= limit }

@@ -121,6 +121,11 @@ fn turn_away(gateway: &Gateway, method: &str, params: Node<'_>, reason: &str, re
     say(reply, wording, None);
 }
 
+/// Whether a client may ask this before it has said who it is.
+fn is_handshake(method: &str) -> bool {
+    matches!(method, "initialize" | "ping" | "server/discover")
+}
+
 /// Why calls are cut off, or refused, when the gateway ends.
 const SHUTTING_DOWN: &str = "the gateway is shutting down";
 
@@ -261,7 +266,9 @@ impl Gateway {
                 if is_first {
                     self.meet(session, &modern_name(params));
                 }
-                match session.is_ending() {
+                // A session of the daemon goes on in the next one, so it is not too late for a handshake.
+                let goes_on = session.workspace.daemon_session().is_some() && is_handshake(&method);
+                match session.is_ending() && !goes_on {
                     true => turn_away(self, &method, params, SHUTTING_DOWN, reply),
                     false => self.request(&method, params, reply),
                 }
@@ -286,7 +293,7 @@ impl Gateway {
         if reply.modern().is_some() {
             return modern::request(self, method, params, reply);
         }
-        if reply.session().hello().is_none() && !matches!(method, "initialize" | "ping" | "server/discover") {
+        if reply.session().hello().is_none() && !is_handshake(method) {
             return reply.error(code::INVALID_REQUEST, "Invalid request: `initialize` must come first", None);
         }
         if method.starts_with("tasks/") && !tasks::are_there(self, &reply) {

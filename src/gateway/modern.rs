@@ -65,8 +65,11 @@ pub(super) fn list_hint(gateway: &Gateway, workspace: &Workspace, view: &View, k
     view.entries().fold(own, |whole, entry| match entry.upstream.connection() {
         Some(connection) if !connection.can(kind.capability()) => whole,
         Some(connection) => whole.and(connection.profile.hint(kind)),
-        // The upstream may come back at any time.
-        None => whole.and(Cache { ttl: 0, public: true }),
+        // The upstream may come back at any time. Nobody has said who may keep what it offers while it rests.
+        None => {
+            let public = !entry.up || entry.exposed.of(kind).items().is_empty();
+            whole.and(Cache { ttl: 0, public })
+        }
     })
 }
 

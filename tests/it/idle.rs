@@ -321,3 +321,48 @@ fn it_works_for_clients_over_http_of_both_eras() {
         }
     }
 }
+
+#[test]
+fn toolman_shows_the_same_over_stdio_and_http_and_tells_nobody() {
+    let keys = format!("active_toolsets = [\"*\"]\nidle_timeout = {SOON}\nstartup_wait = 600\n");
+    let file = keys + &server("a", FLAGS, "");
+    for era in [Era::Legacy, Era::Modern] {
+        let gateway = Gateway::spawn_toolman(Lab::new(), &file, |_| ());
+        stays_as_it_was(Client::pipe(era, gateway, "{}"), None);
+        let host = Host::toolman(&file);
+        stays_as_it_was(host.client(era), Some(&host));
+    }
+}
+
+/// A client's lists, toolman's catalog among them, are the same before its server rests, meanwhile and afterwards.
+fn stays_as_it_was(mut client: Client, host: Option<&Host>) {
+    fn lab<'a>(client: &'a mut Client, host: Option<&'a Host>) -> &'a Lab {
+        host.map_or_else(|| &client.gateway().lab, |host| &host.lab)
+    }
+    let era = client.era;
+    let lists = |client: &mut Client| {
+        ["tools/list", "resources/list", "resources/templates/list", "prompts/list"]
+            .map(|method| client.request(method, "{}").result())
+    };
+    let shown = lists(&mut client);
+    if era == Era::Modern {
+        let kinds =
+            json!({"toolsListChanged": true, "resourcesListChanged": true, "promptsListChanged": true});
+        client.post("subscriptions/listen", json!({ "notifications": kinds }));
+        client.notification("notifications/subscriptions/acknowledged");
+    }
+    for round in 1..=2 {
+        client.until("nobody has used it for long enough", |client| !runs(lab(client, host), "a"));
+        assert_eq!(lists(&mut client), shown, "{era:?}");
+        client.call("a_echo", "{}").text();
+        assert_eq!(lists(&mut client), shown, "{era:?}");
+        assert_eq!(lab(&mut client, host).starts("a"), 1 + round, "{era:?}");
+    }
+    // The first change that is told is the first that there is.
+    let later = json!({"name": "later", "inputSchema": {"type": "object"}}).to_string();
+    client.call("a_change", json!({"add": [later]})).text();
+    client.notification(TOOLS_CHANGED);
+    assert!(client.tools().contains(&"a_later".to_owned()), "{era:?}");
+    let told = client.left().into_iter().filter(|message| message.method().ends_with("list_changed"));
+    assert_eq!(told.count(), 0, "{era:?}");
+}

@@ -263,3 +263,34 @@ fn a_subscription_starts_it() {
         gateway.until("it runs", |gateway| gateway.lab.starts("a") == 2);
     }
 }
+
+#[test]
+fn toolman_starts_nothing_over_http_until_it_is_used() {
+    let config = "active_toolsets = [\"*\"]\nstart = \"call\"\nstartup_wait = 600\n".to_owned()
+        + &server("a", FLAGS, "");
+    let start = |lab: Lab| {
+        let host = Host::new(Gateway::spawn_toolman(lab, &config, |command| {
+            command.args(["serve", "--http", "127.0.0.1:0"]);
+        }));
+        let mut clients = [host.client(Era::Legacy), host.client(Era::Modern)];
+        let lists = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
+        let shown =
+            clients.each_mut().map(|client| lists.map(|method| client.request(method, "{}").result()));
+        (host, clients, shown)
+    };
+    let (mut first, _, shown) = start(Lab::new());
+    assert_eq!(first.lab.starts("a"), 1, "nothing was remembered");
+    first.signal("TERM");
+    assert!(first.wait().success());
+    let lab = std::mem::replace(&mut first.lab, Lab::new());
+    let (host, mut clients, now) = start(lab);
+    assert_eq!(now, shown);
+    assert_eq!(host.lab.starts("a"), 1, "the start before");
+    let calls = clients.each_mut().map(|client| [(); 10].map(|()| client.post_call("a_echo", "{}")));
+    for (client, calls) in clients.iter_mut().zip(calls) {
+        calls.iter().for_each(|call| drop(client.answer(call).text()));
+        let told = client.left().into_iter().filter(|message| message.method().ends_with("list_changed"));
+        assert_eq!(told.count(), 0, "what it offers is what was shown");
+    }
+    assert_eq!(host.lab.starts("a"), 2);
+}

@@ -9,9 +9,10 @@ use serde_json::json;
 use super::{
     Den, daemon, dev, ended, leave, leave_all, modern_call, open, recover, report, sessions, wait_until_dead,
 };
+use crate::client::Remote;
 use crate::harness::{
-    Lab, PROMPTS_CHANGED, Peer, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, fake, gateway_path, server,
-    signal, toolman_path,
+    DEADLINE, PROMPTS_CHANGED, Peer, RESOURCES_CHANGED, TOOLS_CHANGED, VERSION, fake, gateway_path, server,
+    signal,
 };
 
 #[test]
@@ -45,9 +46,6 @@ fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
     // The next request starts a new daemon, in which all is as it was.
     assert_eq!(peer.tools(), tools);
     assert_ne!(den.daemon_pid(), daemon);
-    for method in [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED] {
-        assert!(peer.count(method) <= 1, "{method}");
-    }
     assert!(!peer.has(|message| message.id() == cancelled), "nobody wants that answer");
     let told = report(&mut peer, "a");
     assert_eq!(
@@ -56,6 +54,9 @@ fn a_killed_daemon_costs_the_calls_in_flight_and_nothing_else() {
         "{told}"
     );
     assert!(!peer.call("more__b__tool-1", r#"{"x":1}"#).is_error());
+    for method in [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED] {
+        assert!(peer.count(method) <= 1, "{method}");
+    }
     leave(peer);
 }
 
@@ -151,34 +152,106 @@ fn after_the_third_death_within_a_minute_a_session_goes_on_alone() {
 }
 
 #[test]
-fn toolman_goes_on_with_what_was_active() {
-    let lab = Lab::new();
-    let config =
-        format!("daemon = true\nlinger = 0\n{}", server("a", "--with report,never,echo --resources 1", ""));
-    lab.write("tools.toml", &lab.fill(&config));
-    let den = Den { lab, is_confined: false };
-    let mut peer = Peer::spawn(&mut den.program(&toolman_path()));
-    peer.initialize(VERSION);
-    let switch = r#"{"tools_on":["a_report","a_never"],"tools_off":[],"resources_on":[],"resources_off":[]}"#;
+fn toolman_answers_in_its_own_shape_and_goes_on_as_it_was() {
+    let flags = "--with report,never,echo --resources 2 --prompts 1 --hang resources/read";
+    let den = Den::toolman(&server("a", flags, ""));
+    let mut peer = den.toolman_session();
+    let switch =
+        r#"{"tools_on":[],"tools_off":["a_echo"],"resources_on":[],"resources_off":["a_fake://resource/2"]}"#;
     peer.call("toolman_activate", switch).text();
-    let tools = peer.tools();
-    assert!(
-        tools.iter().any(|name| name == "a_report") && !tools.iter().any(|name| name == "a_echo"),
-        "{tools:?}"
-    );
+    let resource = r#"{"uri":"a_fake://resource/1"}"#;
+    peer.request("resources/subscribe", resource).result();
+    peer.request("logging/setLevel", r#"{"level":"error"}"#).result();
+    let lists = |peer: &mut Peer| {
+        ["tools/list", "resources/list", "prompts/list"].map(|method| peer.request(method, "{}").result())
+    };
+    let shown = lists(&mut peer);
+    let names = peer.tools();
+    assert_eq!(names, ["toolman_activate", "a_report", "a_never"]);
+    assert_eq!(shown[1]["resources"].as_array().map(Vec::len), Some(1), "{}", shown[1]);
+    let kinds = [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED];
+    for method in kinds {
+        peer.count(method);
+    }
     let call = peer.post_call("a_never", "{}");
-    let list = peer.post("resources/read", r#"{"uri":"never"}"#);
-    peer.answer(&list);
+    let read = peer.post("resources/read", resource);
+    peer.fence();
     den.kill_daemon();
-    let answer = peer.answer(&call);
-    let words = answer.result()["structuredContent"]["error"].clone();
-    assert!(
-        words.as_str().is_some_and(|words| words.starts_with("The daemon ended before it answered")),
-        "{answer:?}"
+    let call = peer.answer(&call).result();
+    let read = peer.answer(&read);
+    assert_eq!(read.error_code(), -32603, "{read:?}");
+    let read = read.value()["error"].take();
+    assert_eq!(read["data"]["error"], read["message"], "{read}");
+    assert_eq!(call["isError"], true, "{call}");
+    for shape in [&call["structuredContent"], &read["data"]] {
+        let words = shape["error"].as_str().unwrap_or_default();
+        assert!(words.starts_with("The daemon ended before it answered"), "{shape}");
+        assert!(words.contains("may or may not have taken effect"), "{shape}");
+        assert_eq!((&shape["success"], &shape["result"]), (&json!(false), &json!(null)), "{shape}");
+    }
+    assert_eq!(lists(&mut peer), shown);
+    let told = peer.call("a_report", "{}").json();
+    assert_eq!(
+        (&told["subscriptions"], &told["level"]),
+        (&json!(["fake://resource/1"]), &json!({"level": "error"})),
+        "{told}"
     );
-    assert_eq!(peer.tools(), tools);
-    assert!(peer.call("a_report", "{}").json()["pid"].is_u64());
+    assert_eq!(lists(&mut peer), shown);
+    for method in kinds {
+        assert!(peer.count(method) <= 1, "{method}");
+    }
     leave(peer);
+}
+
+/// Its server lives elsewhere, so that it remembers what the dead daemon sent.
+#[test]
+fn nothing_is_sent_twice() {
+    let remote = Remote::start("--with never,echo,requests --resources 1 --hang resources/read");
+    let den = Den::new(&dev(json!({"a": {"url": remote.url()}})));
+    let mut peers = [den.session(), den.session()];
+    let (mut marks, mut posted) = (0, Vec::new());
+    let mut post = |peer: &mut Peer, tool: &str| {
+        marks += 1;
+        peer.post_call(&format!("dev__a__{tool}"), json!({"mark": format!("mark {marks}")}))
+    };
+    for peer in &mut peers {
+        open(peer, "dev");
+        let mut ids: Vec<_> = (0..10).map(|_| post(peer, "never")).collect();
+        ids.push(peer.post("resources/read", r#"{"uri":"workbench://dev/a/fake://resource/1"}"#));
+        posted.push(ids);
+    }
+    let mut watcher = den.session();
+    open(&mut watcher, "dev");
+    // How often the server was sent what holds each of these words.
+    let mut times = |words: &[String]| -> Vec<usize> {
+        recover(&mut watcher);
+        let seen = watcher.call("dev__a__requests", "{}").text();
+        words.iter().map(|word| seen.matches(&format!("\"{word}\"")).count()).collect()
+    };
+    let mut words: Vec<_> = (1..=20).map(|mark| format!("mark {mark}")).collect();
+    words.push("resources/read".to_owned());
+    let mut all = vec![1; 20];
+    all.push(2);
+    let end = Instant::now() + DEADLINE;
+    while times(&words) != all {
+        assert!(Instant::now() < end, "not all were sent once: {:?}", times(&words));
+    }
+    // One relay notices the death late, and finds requests from before and after it.
+    peers[1].signal("STOP");
+    posted[1].extend((0..10).map(|_| post(&mut peers[1], "echo")));
+    den.kill_daemon();
+    posted[1].extend((0..10).map(|_| post(&mut peers[1], "echo")));
+    peers[1].signal("CONT");
+    for (peer, ids) in peers.iter_mut().zip(&posted) {
+        ids.iter().for_each(|id| drop(peer.answer(id)));
+        recover(peer);
+        assert!(!peer.call("dev__a__echo", "{}").is_error());
+    }
+    assert_eq!(times(&words), all);
+    let words: Vec<_> = (21..=40).map(|mark| format!("mark {mark}")).collect();
+    assert!(times(&words).iter().all(|times| *times <= 1), "{:?}", times(&words));
+    leave(watcher);
+    leave_all(peers.into());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
 //! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), what it
 //! takes along when it goes on alone ([`alone`]), where the daemon is and whom it trusts ([`place`]), that it counts time
-//! ([`clock`]), what a changed file means for its sessions ([`reload`]), what reaches the model through it
-//! ([`reaching`]), what people see of it ([`verbs`]) and of what is in its way ([`reasons`]), and what it takes ([`cost`]).
+//! ([`clock`]), what a changed file means for its sessions ([`reload`]), which servers rest in it ([`resting`]), what
+//! reaches the model through it ([`reaching`]), what people see of it ([`verbs`]) and of what is in its way ([`reasons`]),
+//! and what it takes ([`cost`]).
 
 mod alone;
 mod clock;
@@ -13,6 +14,7 @@ mod place;
 mod reaching;
 mod reasons;
 mod reload;
+mod resting;
 mod sharing;
 mod stages;
 mod verbs;
@@ -27,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{DEADLINE, Finished, Lab, Message, Peer, VERSION, gateway_path, signal};
+use crate::harness::{DEADLINE, Finished, Lab, Message, Peer, VERSION, gateway_path, signal, toolman_path};
 
 /// A user with a file, whose sessions share a daemon.
 struct Den {
@@ -51,6 +53,14 @@ impl Den {
         let den = Self { lab: Lab::new(), is_confined: false };
         den.configure(config);
         den
+    }
+
+    /// A user of toolman, of whose servers all is active.
+    fn toolman(entries: &str) -> Self {
+        let lab = Lab::new();
+        let keys = "daemon = true\nlinger = 0\nactive_toolsets = [\"*\"]\n";
+        lab.write("tools.toml", &lab.fill(&format!("{keys}{entries}")));
+        Self { lab, is_confined: false }
     }
 
     fn configure(&self, config: &Value) {
@@ -103,6 +113,13 @@ impl Den {
         let mut command = self.command();
         change(&mut command);
         let mut peer = Peer::spawn(&mut command);
+        peer.initialize(VERSION);
+        peer
+    }
+
+    /// A client of toolman that has shaken hands.
+    fn toolman_session(&self) -> Peer {
+        let mut peer = Peer::spawn(&mut self.program(&toolman_path()));
         peer.initialize(VERSION);
         peer
     }

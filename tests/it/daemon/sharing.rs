@@ -226,6 +226,54 @@ fn questions_outside_of_calls_go_to_the_oldest_session_and_are_refused_if_shared
 }
 
 #[test]
+fn questions_of_two_sessions_with_calls_in_flight_never_mix() {
+    for isolation in ["directory", "shared"] {
+        let mut entry = fake("--with ask,report");
+        entry["isolation"] = isolation.into();
+        let den = Den::new(&dev(json!({ "a": entry })));
+        let mut peers = ["one", "other"].map(|who| {
+            let mut peer = den.spawn();
+            peer.initialize_with(VERSION, r#"{"sampling":{},"elicitation":{}}"#);
+            open(&mut peer, "dev");
+            (who, peer)
+        });
+        let pids = peers.each_mut().map(|(_, peer)| pid_of(peer, "a"));
+        assert_eq!(pids[0], pids[1]);
+        let mut ask = |method: &str, order: &[usize]| {
+            let calls: Vec<_> = order
+                .iter()
+                .map(|at| {
+                    let (who, peer) = &mut peers[*at];
+                    let params = json!({ "message": who }).to_string();
+                    let call = peer.post_call("dev__a__ask", json!({"method": method, "params": params}));
+                    // The daemon has the call before the next one is made.
+                    peer.fence();
+                    (*at, call)
+                })
+                .collect();
+            for (at, call) in calls {
+                let (who, peer) = &mut peers[at];
+                let question = peer.question(method);
+                assert_eq!(question.value()["params"]["message"], *who, "{isolation}");
+                peer.reply(&question, &format!(r#""result":{{"answer":"of {who}"}}"#));
+                let answer = peer.answer(&call).text();
+                assert_eq!(answer, format!(r#"{{"result":{{"answer":"of {who}"}}}}"#), "{isolation}");
+            }
+            for (_, peer) in &mut peers {
+                assert!(!peer.has(|message| message.method() == method), "{isolation}");
+            }
+        };
+        // From its first question on, it is known that this server asks.
+        ask("elicitation/create", &[1]);
+        for order in [[0, 1], [1, 0]] {
+            ask("elicitation/create", &order);
+            ask("sampling/createMessage", &order);
+        }
+        leave_all(peers.map(|(_, peer)| peer).into());
+    }
+}
+
+#[test]
 fn a_session_that_does_not_read_delays_no_other() {
     let den = Den::new(&dev(json!({"a": fake("--with echo,large")})));
     let mut lazy = Reluctant::start(den.command());
@@ -369,19 +417,28 @@ fn each_home_directory_has_servers_of_its_own() {
 }
 
 #[test]
-fn servers_have_the_resource_limits_of_the_daemon() {
+fn the_daemon_raises_its_limit_of_open_files_and_servers_have_its_limits() {
+    const LOW: &str = "200";
     let script = "ulimit -n > @dir/limit.$$; exec @fake --with report --marker @marker";
     let entry = json!({"command": "/bin/sh", "args": ["-c", script], "isolation": "session"});
     let den = Den::new(&dev(json!({ "a": entry })));
     let mut command = den.program(Path::new("/bin/sh"));
-    command.args(["-c", &format!("ulimit -S -n 200; exec {}", gateway_path().display())]);
+    command.args(["-c", &format!("ulimit -S -n {LOW}; exec {}", gateway_path().display())]);
     let mut peer = Peer::spawn(&mut command);
     peer.initialize(VERSION);
     open(&mut peer, "dev");
     let told = fs::read_to_string(den.lab.dir.join(format!("limit.{}", pid_of(&mut peer, "a"))));
-    let limits = fs::read_to_string(format!("/proc/{}/limits", den.daemon_pid())).expect("ours");
-    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
-    assert_eq!(told.expect("it wrote it").trim(), files.split_whitespace().nth(3).expect("a number"));
+    // The soft limit and the hard one.
+    let limits_of = |pid: u32| {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("ours");
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+        let mut words = files.split_whitespace().skip(3).map(ToOwned::to_owned);
+        (words.next().expect("a number"), words.next().expect("a number"))
+    };
+    let (low, most) = limits_of(peer.pid());
+    assert!(low == LOW && most != LOW, "the relay has {low} of {most}");
+    assert_eq!(limits_of(den.daemon_pid()), (most.clone(), most.clone()));
+    assert_eq!(told.expect("it wrote it").trim(), most);
     leave(peer);
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use serde_json::json;
 
 use super::{Den, SystemCall, confine, dev, leave, open, sessions};
-use crate::harness::{Peer, VERSION, fake};
+use crate::harness::{DEADLINE, Peer, VERSION, fake};
 
 /// A user whose programs can be killed by the system at a stage. All are confined alike, so that they share a daemon.
 fn den() -> Den {
@@ -72,6 +72,21 @@ fn a_daemon_that_is_killed_at_any_stage_has_a_successor() {
         assert_eq!((peer.stderr(), sessions(&den.status())), (String::new(), 1), "{stage}");
         leave(peer);
     }
+}
+
+/// The relay that started it was to bring its first session.
+#[test]
+fn a_daemon_whose_first_session_never_comes_ends_by_itself() {
+    let den = den();
+    let mut command = den.command();
+    kill_at(&mut command, (libc::SYS_recvfrom, Some(128)));
+    let status = Peer::spawn(&mut command).wait();
+    assert!(was_killed(status), "before it reads the greeting: {status}");
+    let now = den.status();
+    assert!(now["daemon"]["pid"].is_u64() && sessions(&now) == 0, "it has started a daemon: {now:#}");
+    let socket = den.socket();
+    den.lab.wait_until_gone(DEADLINE);
+    assert!(!socket.exists());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{Den, dev, leave, open, sessions};
-use crate::harness::{fake, gateway_path, toolman_path};
+use crate::harness::{fake, gateway_path, server, toolman_path};
 
 #[test]
 fn what_runs_can_be_seen() {
@@ -70,10 +70,67 @@ fn what_runs_can_be_seen() {
     leave(peer);
 }
 
+/// The second server is the clock: it was used after the first.
+#[test]
+fn idle_grows_while_nobody_uses_a_server_and_is_nought_while_somebody_does() {
+    let den = Den::new(&dev(json!({"a": fake("--with slow,release,started"), "b": fake("--with echo")})));
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
+    peer.call("dev__a__started", r#"{"key":"k"}"#).text();
+    peer.call("dev__b__echo", "{}").text();
+    let idle = |now: &Value, at: usize| now["servers"][at]["idle"].as_u64().expect("seconds");
+    let now = den.until("idle", |now| idle(now, 1) >= 2);
+    assert_eq!(idle(&now, 0), 0, "a call is in flight: {now:#}");
+    peer.call("dev__a__release", r#"{"key":"k"}"#).text();
+    peer.answer(&slow).text();
+    den.until("idle as well", |now| (1..idle(now, 1)).contains(&idle(now, 0)));
+    peer.call("dev__b__echo", "{}").text();
+    let now = den.status();
+    assert!(idle(&now, 1) < idle(&now, 0), "it was used just now: {now:#}");
+    leave(peer);
+}
+
+#[test]
+fn toolman_shows_what_runs_and_ends_it() {
+    let den = Den::toolman(&server("a", "--tools 1", ""));
+    let toolman = |arguments: &[&str]| den.lab.run(den.program(&toolman_path()).args(arguments));
+    let mut peer = den.toolman_session();
+    assert_eq!(peer.tools(), ["toolman_activate", "a_tool-1"]);
+    let told = toolman(&["status", "--json"]);
+    let status: Value = serde_json::from_str(&told.stdout).expect("one JSON value");
+    let server = &status["servers"][0];
+    let keys: Vec<_> = server.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["calls", "idle", "namespace", "pid", "rss", "sessions", "state"], "{status:#}");
+    assert_eq!((&server["namespace"], &server["state"]), (&json!("a"), &json!("running")));
+    assert_eq!(status["sessions"][0]["pid"], peer.pid(), "{status:#}");
+    assert!(status["sessions"][0]["file"].as_str().is_some_and(|file| file.ends_with("/tools.toml")));
+    let told = toolman(&["status"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let rows: Vec<Vec<_>> = told.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [["CLIENT", "PID"], ["SERVER", "STATE"], ["a", "running"]] {
+        assert!(rows.iter().any(|cells| cells.starts_with(&row)), "{row:?}: {}", told.stdout);
+    }
+    assert!(rows.iter().any(|cells| cells.starts_with(&["test-client", &peer.pid().to_string()])));
+    assert!(told.stdout.starts_with(&format!("Daemon {}: process ", env!("CARGO_PKG_VERSION"))));
+    let stopped = toolman(&["stop"]);
+    assert_eq!((stopped.code, &*stopped.stdout), (Some(0), "The daemon and its servers have ended.\n"));
+    assert_eq!(den.servers_of(), 0);
+    for verb in ["status", "stop"] {
+        let told = toolman(&[verb]);
+        assert_eq!((told.code, &*told.stdout), (Some(0), "No daemon runs.\n"), "{verb}");
+    }
+    leave(peer);
+}
+
 #[test]
 fn an_invalid_file_starts_no_daemon_and_other_verbs_ignore_the_key() {
     let den = Den::new(&json!({"daemon": true, "toolboxes": {"dev": {}}}));
     let refused = den.run(&[]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(!den.directory().exists());
+    den.lab.write("tools.toml", "daemon = true\n[[servers]]\nnamespace = \"a\"\n");
+    let refused = den.lab.run(&mut den.program(&toolman_path()));
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(!den.directory().exists());
     den.configure(&dev(json!({"a": fake("--tools 1")})));
