@@ -129,7 +129,7 @@ impl ConsoleOrder<'_> {
         let whole = configured.face.clone();
         let around = Surroundings { attendance: Attendance::Nobody, ..world.serving_surroundings(face) };
         let gateway = Gateway::new(configured, around);
-        gateway.recall(&*whole);
+        gateway.recall(&*whole, true);
         let door = Door::new(address, &[], rules.clone(), key);
         let journal = JournalReader::new(directory);
         let unused = world.unused_server();

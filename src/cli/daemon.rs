@@ -518,7 +518,7 @@ impl Pool {
             match meaning {
                 Ok((configured, problems)) => {
                     warnings = problems.len();
-                    member.gateway.recall(&*configured.face);
+                    member.gateway.recall(&*configured.face, true);
                     renewals.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {

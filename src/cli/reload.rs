@@ -117,7 +117,7 @@ pub(super) fn accepted(
     match meaning {
         Ok((configured, warnings)) => {
             tell(&warnings, output);
-            gateway.recall(&*configured.face);
+            gateway.recall(&*configured.face, true);
             Some((configured, warnings.len()))
         }
         Err(problems) => {

@@ -80,10 +80,18 @@ impl Known {
         }
     }
 
-    /// Reads the names of the tools of these servers, which clients are told of by their tools.
-    pub fn recall_introductions(&self, servers: impl Iterator<Item = (ServerPlace, Spec)>) {
+    /// Reads the names of the tools of these servers, which clients are told of by their tools. Names that were read
+    /// before stay, so that the lists of other sessions do, unless they are to be read `anew`.
+    pub fn recall_introductions(&self, servers: impl Iterator<Item = (ServerPlace, Spec)>, anew: bool) {
         let known = |spec: &Spec| Some(names(&self.definitions.as_ref()?.load(&spec.transport)?, spec));
-        *self.introduced.lock() = servers.map(|(place, spec)| (place, known(&spec))).collect();
+        let before = |place: &ServerPlace| self.introduction(&place.0, &place.1).filter(|_| !anew);
+        let recalled: Vec<_> = servers
+            .map(|(place, spec)| {
+                let names = before(&place).or_else(|| known(&spec));
+                (place, names)
+            })
+            .collect();
+        *self.introduced.lock() = recalled;
     }
 
     /// The names of a server's tools, if it is introduced by them and they are known.
@@ -296,8 +304,33 @@ mod tests {
         known.recall(&[other], Listing::WhileUp);
         // What was recalled is in memory.
         std::fs::remove_dir_all(&place).expect("the directory is ours");
-        assert_eq!(known.offered(&one.transport), Some(sent));
+        assert_eq!(known.offered(&one.transport), Some(sent.clone()));
         assert_eq!(known.protocol(&one.transport), Some(protocol));
+    }
+
+    #[test]
+    fn the_names_by_which_clients_are_told_of_a_server_stay_when_another_session_begins() {
+        let place = std::env::temp_dir().join(format!("mcp-workbench-introduced-{}", std::process::id()));
+        let (known, spec) = (Known::new(Some(&place), &place), of_session("a"));
+        let offers = |name: &str| {
+            let sent = Sent::new(Era::Legacy).with(Kind::Tool, Items::named(Kind::Tool, &[name]), 0);
+            let definitions = known.definitions().expect("there is a cache");
+            definitions.save(&spec.transport, &sent).expect("the directory is ours");
+        };
+        let introduced = |anew: bool| {
+            let server = (("box".into(), "s".into()), spec.clone());
+            known.recall_introductions(std::iter::once(server), anew);
+            known
+                .introduction("box", "s")
+                .map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(introduced(false), None);
+        offers("old");
+        assert_eq!(introduced(false), Some(vec!["old".to_owned()]));
+        offers("new");
+        assert_eq!(introduced(false), Some(vec!["old".to_owned()]));
+        assert_eq!(introduced(true), Some(vec!["new".to_owned()]));
+        std::fs::remove_dir_all(&place).expect("the directory is ours");
     }
 
     /// A login takes no longer than the write of why it was needed.

@@ -49,7 +49,7 @@ pub(super) fn happenings(
 }
 
 fn call(errand: &Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredCall> {
-    let secrets = errand.by.as_ref().map_or(secrets, |by| &by.secrets);
+    let (all, secrets) = (secrets, errand.by.as_ref().map_or(secrets, |by| &by.secrets));
     let name = || own_name(errand, Some(secrets)).into();
     let subject = match errand.method {
         "tools/call" => Subject::Tool(name()),
@@ -58,8 +58,9 @@ fn call(errand: &Errand, who: &Arc<Who>, secrets: &Redactor) -> Option<AnsweredC
         _ => return None,
     };
     let who = hidden(who, secrets);
+    // A session that began after the upstream did may have secrets that the upstream does not know.
     let [arguments, result] =
-        errand.kept.each_ref().map(|kept| kept.as_ref().map(|kept| shown(kept, secrets)));
+        errand.kept.each_ref().map(|kept| kept.as_ref().map(|kept| shown(kept, &secrets.and(all))));
     Some(AnsweredCall {
         who,
         server: errand.server.clone(),

@@ -85,11 +85,12 @@ pub struct Configured {
 }
 
 /// Reads the names of tools by which clients are told of groups. This may wait for the disk.
-fn recall_introductions(gateway: &Gateway, face: &dyn Face) {
+fn recall_introductions(gateway: &Gateway, face: &dyn Face, anew: bool) {
     let servers = face.servers().into_iter();
     let introduced = servers.filter(|server| face.is_introduced_by_tools(server.group));
     gateway.engine.known.recall_introductions(
         introduced.map(|server| ((server.group.into(), server.key.into()), server.spec)),
+        anew,
     );
 }
 
@@ -173,7 +174,7 @@ impl Gateway {
     /// Makes the first workspace, for this principal, and starts the servers that must run from the start.
     fn begin(self: &Arc<Self>, principal: &str) -> Arc<Workspace> {
         let face = self.faces.whole();
-        self.recall(&*face);
+        self.recall(&*face, false);
         let workspace = self.workspace(0, principal, None);
         match face.starts_all() {
             Some(_) => startup::start_all(self, &face, &workspace),
@@ -182,10 +183,10 @@ impl Gateway {
         workspace
     }
 
-    /// Reads what is remembered about a face's servers, before requests ask for it. This may wait for the
-    /// disk.
-    pub fn recall(&self, face: &dyn Face) {
-        recall_introductions(self, face);
+    /// Reads what is remembered about a face's servers, before requests ask for it; `anew`: of a new file, so that what
+    /// other sessions were told does not count. This may wait for the disk.
+    pub fn recall(&self, face: &dyn Face, anew: bool) {
+        recall_introductions(self, face, anew);
         let specs: Vec<_> = face.servers().into_iter().map(|server| server.spec).collect();
         self.engine.known.recall(&specs, face.listing());
     }

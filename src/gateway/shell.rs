@@ -67,7 +67,7 @@ impl Shell {
     /// Names are made for a client called `client`.
     pub fn new(gateway: Arc<Gateway>, client: &'static str) -> Self {
         let face = gateway.faces.whole();
-        recall_introductions(&gateway, &*face);
+        recall_introductions(&gateway, &*face, true);
         // Nobody has given a person at a shell a token.
         let workspace = gateway.engine.workspace("", 0, face.clone(), None, None);
         let (send, messages) = mpsc::channel(WAITING);

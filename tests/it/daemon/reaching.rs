@@ -51,7 +51,7 @@ fn what_nobody_approved_is_withheld_from_every_session() {
 #[test]
 fn what_is_secret_in_one_session_is_hidden_in_what_the_journal_says_of_all() {
     let mut keeps_token = fake("--with echo");
-    keeps_token["env"] = json!({"TOKEN": "${TOKEN:-}"});
+    keeps_token["env"] = json!({"TOKEN": "${TOKEN}"});
     let mut config = dev(json!({"a": fake("--with echo"), "b": keeps_token}));
     (config["journal"], config["journalArguments"]) = (json!(true), json!("full"));
     let den = Den::new(&config);
@@ -62,7 +62,8 @@ fn what_is_secret_in_one_session_is_hidden_in_what_the_journal_says_of_all() {
         open(&mut peer, "dev");
         peer
     };
-    let (one, mut other, third) = (session("token-of-one"), session("token-of-other"), session(""));
+    let (one, mut other, third) =
+        (session("token-of-one"), session("token-of-other"), session("token-of-third"));
     other.call("dev__a__echo", json!({"text": "my token-of-other"})).text();
     leave_all(vec![one, other, third]);
     den.run(&["stop"]);
