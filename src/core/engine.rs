@@ -649,10 +649,16 @@ impl Engine {
     /// client, or all of them where no client is known or there may be several. A modern client's are those
     /// that its first request declared.
     pub(super) fn client_for(&self, upstream: &Arc<Upstream>) -> (Version, String) {
-        match self.only_client(upstream).as_ref().and_then(|session| session.declared()) {
-            Some((version, capabilities)) => (version, capabilities.to_owned()),
-            None => (Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()),
+        let client = self.only_client(upstream);
+        if let Some((version, capabilities)) = client.as_ref().and_then(|session| session.declared()) {
+            return (version, capabilities.to_owned());
         }
+        // The servers of a session that goes on in the next daemon start before the session has its client again.
+        let is_own = upstream.spec().isolation_in_daemon() == Isolation::Session;
+        let before = upstream.origin().filter(|_| is_own).and_then(|origin| origin.hello());
+        before.map_or((Version::LATEST_LEGACY, ALL_CAPABILITIES.to_owned()), |hello| {
+            (hello.version, hello.capabilities)
+        })
     }
 
     /// Tells an upstream whose session has just begun what clients expect of it. A modern upstream learns

@@ -31,10 +31,11 @@ impl Record {
     pub(super) fn of(session: &ClientSession) -> Self {
         let hello = session.hello().map(|hello| {
             format!(
-                "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"clientInfo\":{{\"name\":{}}}}}",
+                "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"clientInfo\":{{\"name\":{},\"version\":{}}}}}",
                 hello.version.as_str(),
                 hello.capabilities,
-                quote(&hello.name)
+                quote(&hello.name),
+                quote(&hello.client_version)
             )
         });
         let (open, switched) = session.workspace.read(|view| {

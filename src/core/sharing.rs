@@ -18,6 +18,8 @@ use super::stderr::Tail;
 use super::upstream::Spec;
 use crate::catalog::Exposed;
 use crate::config::{Command, Http, Isolation, Transport};
+use crate::json::Raw;
+use crate::protocol::era::ClientHello;
 
 /// For whom an upstream is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -80,13 +82,19 @@ impl DaemonSession {
     }
 
     /// Notes that the session stands like this now. Returns whether that is news.
-    pub(super) fn note(&self, record: &Record) -> bool {
+    pub fn note(&self, record: &Record) -> bool {
         let mut recorded = self.recorded.lock();
         let is_new = *recorded != *record;
         if is_new {
             recorded.clone_from(record);
         }
         is_new
+    }
+
+    /// What the client said of itself, as far as that is noted.
+    pub(super) fn hello(&self) -> Option<ClientHello> {
+        let hello = self.recorded.lock().hello.clone()?;
+        ClientHello::read(Raw::own(hello).root()).ok()
     }
 
     /// For whom a server of this session is; `client` is the session's own number.

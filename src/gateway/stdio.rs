@@ -103,6 +103,9 @@ impl StdioClient {
         let out = Outbox::new();
         let workspace = gateway.begin("stdio");
         if let Some(resumed) = &resumed {
+            if let Some(daemon_session) = &gateway.daemon_session {
+                daemon_session.note(&resumed.record);
+            }
             // Nobody looks at the workspace yet, so nobody is told of each change.
             reopen(&gateway, &workspace, &resumed.record).await;
         }

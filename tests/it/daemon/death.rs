@@ -414,3 +414,23 @@ fn a_toolbox_stays_open_whose_servers_do_not_start_in_the_next_daemon() {
     assert_eq!(peer.tools(), ["open_toolbox", "dev__a__report"]);
     leave(peer);
 }
+
+#[test]
+fn a_server_of_one_session_is_told_the_same_of_its_client_in_the_next_daemon() {
+    let mut own = fake("--with requests");
+    own["isolation"] = json!("session");
+    let den = Den::new(&dev(json!({"a": own})));
+    let mut peer = den.spawn();
+    peer.initialize_with(VERSION, r#"{"roots":{}}"#);
+    open(&mut peer, "dev");
+    let told = |peer: &mut Peer| {
+        let requests = peer.call("dev__a__requests", json!({"method": "initialize"})).json();
+        requests[0]["params"].clone()
+    };
+    let before = told(&mut peer);
+    assert_eq!(before["capabilities"], json!({"roots": {}}), "{before}");
+    den.kill_daemon();
+    recover(&mut peer);
+    assert_eq!(told(&mut peer), before);
+    leave(peer);
+}
