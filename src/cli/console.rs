@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use super::failure::{Failure, OutputMode};
-use super::load::{Loader, Overrides, env_file, runtime, signal};
+use super::load::{Loader, Overrides, runtime, signal};
 use super::serve::Service;
 use super::{World, serve_http};
 use crate::config::locate::{FaceKind, NotFound};
@@ -110,19 +110,8 @@ impl ConsoleOrder<'_> {
         let Self { face, file, overrides, output, world, .. } = self;
         let state = world.state_directory();
         let directory = state.as_deref().map(journal::directory).unwrap_or_default();
-        let (skip_missing, reader, obeys_lock, in_daemon) = (true, env_file, true, false);
-        let (file, world_of_loader) = (file?, world.clone());
-        let loader = Loader {
-            face,
-            file,
-            overrides,
-            state,
-            skip_missing,
-            reader,
-            obeys_lock,
-            in_daemon,
-            world: world_of_loader,
-        };
+        let loader = Loader::for_serving(face, file?, overrides, world.clone());
+        let loader = Loader { skip_missing: true, ..loader };
         let (configured, read) = loader.load(output)?;
         let service = Service::new(loader, &configured, read, output, world);
         let rules = Rules::new(&configured.face.common().serving, None);

@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
-use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::load::{Loader, Overrides, Read, runtime, signal};
 use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::FaceKind;
@@ -544,17 +544,8 @@ fn load(handover: Handover) -> Result<Loaded, String> {
     let Handover { face, file, directory, umask, tool_mode, entry, vars, .. } = handover;
     let mut world = World { vars, directory, home: None };
     world.home = world.variable(HOMES[0]).map(PathBuf::from).or_else(std::env::home_dir);
-    let loader = Loader {
-        face,
-        file,
-        overrides: Overrides { tool_mode, entry },
-        state: world.state_directory(),
-        skip_missing: false,
-        reader: env_file,
-        obeys_lock: true,
-        in_daemon: true,
-        world,
-    };
+    let loader = Loader::for_serving(face, file, Overrides { tool_mode, entry }, world);
+    let loader = Loader { in_daemon: true, ..loader };
     let shown = loader.file.display();
     let bytes = contents(&loader.file).map_err(|error| format!("the daemon cannot read {shown}: {error}"))?;
     match loader.read(bytes, None) {

@@ -63,6 +63,13 @@ pub(super) struct Read {
 pub(super) type Meaning = Result<(Configured, Vec<Problem>), Vec<Problem>>;
 
 impl Loader {
+    /// A source for whoever serves the file.
+    pub(super) fn for_serving(face: FaceKind, file: PathBuf, overrides: Overrides, world: World) -> Self {
+        let (state, reader) = (world.state_directory(), env_file);
+        let (skip_missing, obeys_lock, in_daemon) = (false, true, false);
+        Self { face, file, overrides, state, skip_missing, reader, obeys_lock, in_daemon, world }
+    }
+
     /// A source for a verb that asks servers and reports by itself those that cannot be asked.
     pub(super) fn for_asking(
         face: FaceKind,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::failure::{Failure, OutputMode};
-use super::load::{Loader, Overrides, Read, env_file, runtime, signal};
+use super::load::{Loader, Overrides, Read, runtime, signal};
 use super::logging::Log;
 use super::reload::{FileWatch, Hangup, accepted, shown_problems};
 use super::{Http, World, serve_http};
@@ -43,20 +43,7 @@ pub(super) fn run(
         }
         failure
     })?;
-    let state = world.state_directory();
-    let (skip_missing, reader, obeys_lock, in_daemon) = (false, env_file, true, false);
-    let world_of_loader = world.clone();
-    let loader = Loader {
-        face,
-        file,
-        overrides,
-        state,
-        skip_missing,
-        reader,
-        obeys_lock,
-        in_daemon,
-        world: world_of_loader,
-    };
+    let loader = Loader::for_serving(face, file, overrides, world.clone());
     let (configured, read) = loader.load(output)?;
     if http.http.is_none() && io::stdin().is_terminal() && !output.quiet {
         writeln!(
