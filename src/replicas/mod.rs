@@ -393,13 +393,16 @@ impl Replicas {
     async fn hear(self: &Arc<Self>, Beat { told, answer }: Beat) -> Result<(), Away> {
         let roll = self.noted(answer)?;
         // A store that has gone away since is not back.
-        let was_away = self.away.send_if_modified(|away| away.take_if(|since| *since <= told).is_some());
-        if was_away {
+        let is_back = self.away.borrow().is_some_and(|since| since <= told);
+        if is_back {
+            // It may have forgotten the key, and what is sealed with another one nobody can read.
+            self.noted(self.agree().await)?;
+            self.away.send_replace(None);
             tracing::warn!("the store is back");
             self.members.lock().begin_anew(Instant::now());
         }
         let verdict = self.members.lock().judge(&roll, Instant::now());
-        if verdict.doubt || was_away {
+        if verdict.doubt || is_back {
             self.noted(self.agree().await)?;
             let asked: Vec<_> = self.ears.read().on_doubt.clone();
             for ask in asked {

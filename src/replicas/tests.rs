@@ -454,6 +454,24 @@ fn a_replica_whose_thread_is_busy_beats_until_nobody_hears_it() {
     });
 }
 
+#[test]
+fn a_store_is_back_only_when_its_key_is_known() {
+    with_each(|store| async move {
+        let replicas = Replicas::new(store.clone(), &[]);
+        replicas.beat().await.unwrap();
+        let before = replicas.keys();
+        let _ = replicas.noted::<()>(Err(Away("for the test".to_owned())));
+        // It was started anew meanwhile.
+        store.remove(&[super::KEY.to_owned()]).await.unwrap();
+        let mut away = replicas.away.subscribe();
+        let (heard, ()) = tokio::join!(replicas.beat(), async {
+            away.wait_for(Option::is_none).await.unwrap();
+            assert_ne!(replicas.keys(), before);
+        });
+        heard.unwrap();
+    });
+}
+
 /// The server is killed, paused and started again; nobody waits for it meanwhile.
 #[test]
 fn a_store_that_is_away_is_noticed_and_taken_up_again() {
@@ -467,6 +485,9 @@ fn a_store_that_is_away_is_noticed_and_taken_up_again() {
         for _ in 0..5 {
             server.drop_connections();
             assert!(replicas.read("e").await.unwrap().is_some());
+            // The second beat from now began after the drop; one that is dropped twice would count as away.
+            let heard = *replicas.beats.borrow();
+            replicas.beats.subscribe().wait_for(|count| *count >= heard + 2).await.unwrap();
             assert!(!replicas.is_away());
         }
         for pauses in [true, false] {
