@@ -72,8 +72,8 @@ const KEY_CARE: Duration = Duration::from_secs(60 * 60);
 /// The entry of that key.
 const KEY: &str = "key";
 
-/// What serves requests of a subject.
-type Handler = Arc<dyn Fn(Handed) + Send + Sync>;
+/// What serves requests of a subject. It gives back those that nobody is there to serve any more.
+type Handler = Arc<dyn Fn(Handed) -> Option<Handed> + Send + Sync>;
 /// What is asked when we may have lost our place. It gives up what is no longer ours.
 type OnDoubt = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), Away>> + Send>> + Send + Sync>;
 
@@ -537,9 +537,12 @@ impl Replicas {
                 let handler = self.ears.read().handlers.get(&subject).cloned();
                 let gone = self.desk.hand(&from, number);
                 let handed = Handed { replicas: self.clone(), subject, from, number, gone, body };
-                match handler {
+                let unserved = match handler {
                     Some(handler) => handler(handed),
-                    None => drop(tokio::spawn(async move { handed.bounce().await })),
+                    None => Some(handed),
+                };
+                if let Some(handed) = unserved {
+                    tokio::spawn(async move { handed.bounce().await });
                 }
             }
             LetterKind::Part { last } => {

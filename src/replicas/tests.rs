@@ -122,7 +122,10 @@ fn whoever_waits_for_a_replica_in_doubt_is_told() {
         });
         let held = Arc::new(Mutex::new(Vec::new()));
         let holding = held.clone();
-        let hold = move |handed| holding.lock().push(handed);
+        let hold = move |handed| {
+            holding.lock().push(handed);
+            None
+        };
         two.serve(Subject::Session, Arc::new(hold));
         let mut asking = one.ask(&two.id, Subject::Session, b"").await.unwrap();
         let end = Instant::now() + PATIENCE;
@@ -266,6 +269,7 @@ async fn backwards(store: &Arc<dyn Store>, keys: &[Secret]) -> Arc<Replicas> {
             assert!(handed.part(b"backwards:", false).await);
             assert!(handed.part(&body, true).await);
         });
+        None
     };
     replicas.serve(Subject::Session, Arc::new(serve));
     replicas.begin().await.expect("the store is there");
@@ -308,10 +312,11 @@ fn a_replica_that_leaves_answers_the_letters_that_it_has_received() {
         let waits = decided.clone();
         let bounce_later = move |handed: Handed| {
             let decided = waits.clone();
-            drop(tokio::spawn(async move {
+            tokio::spawn(async move {
                 decided.notified().await;
                 handed.bounce().await;
-            }));
+            });
+            None
         };
         leaves.serve(Subject::Session, Arc::new(bounce_later));
         let held_up = store.gate.write().await;

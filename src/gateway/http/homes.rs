@@ -391,9 +391,9 @@ impl<B: Backend> HttpServer<B> {
         let Some(homes) = &self.homes else { return };
         let own = self.own.clone();
         let serve = move |handed: Handed| {
-            if let Some(server) = own.upgrade() {
-                tokio::spawn(async move { server.serve_handed(handed).await });
-            }
+            let Some(server) = own.upgrade() else { return Some(handed) };
+            tokio::spawn(async move { server.serve_handed(handed).await });
+            None
         };
         homes.replicas.serve(Subject::Session, Arc::new(serve));
         let own = self.own.clone();

@@ -132,18 +132,18 @@ impl Gateway {
         replicas.serve(
             Subject::View,
             Arc::new(move |handed| {
-                if let Some(gateway) = views.upgrade() {
-                    views::told(gateway, handed);
-                }
+                let Some(gateway) = views.upgrade() else { return Some(handed) };
+                views::told(gateway, handed);
+                None
             }),
         );
         let requests = gateway.clone();
         replicas.serve(
             Subject::Modern,
             Arc::new(move |handed| {
-                if let Some(gateway) = requests.upgrade() {
-                    handing::serve(gateway, handed);
-                }
+                let Some(gateway) = requests.upgrade() else { return Some(handed) };
+                handing::serve(gateway, handed);
+                None
             }),
         );
         replicas.on_doubt(Arc::new(move || {

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::home::{Standing, entry_key};
 use super::client::events_in;
@@ -287,4 +287,16 @@ async fn a_replica_that_ends_leaves_its_sessions_at_once_and_finishes_its_calls(
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     one.server.fake.take("7").send(super::fake::whole_answer(r#"{"jsonrpc":"2.0","id":7,"result":"late"}"#));
     assert!(waiting.reply().await.body.contains("late"), "it had its time");
+}
+
+#[tokio::test]
+async fn a_request_that_reaches_a_replica_whose_server_has_ended_is_served_elsewhere() {
+    let [mut one, two] = two().await;
+    let session = one.server.session("2025-06-18").await;
+    // From now on the other one knows where the session is.
+    assert_eq!(two.server.ask(&post("/mcp", &session, &call(1, "ping"))).await.body, ECHO);
+    one.server.end();
+    (&mut one.server.task).await.unwrap().unwrap();
+    let answer = timeout(PATIENCE, two.server.ask(&post("/mcp", &session, &call(1, "ping")))).await;
+    assert_eq!(answer.expect("it is answered").body, ECHO);
 }
