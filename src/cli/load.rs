@@ -16,6 +16,7 @@ use crate::lock::{Form, Lock};
 use crate::memory::Switched;
 use crate::memory::definitions::depends_on;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,9 +129,8 @@ impl Loader {
                 config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
                 let servers = config.toolboxes.iter_mut().flat_map(|toolbox| &mut toolbox.servers);
-                for server in servers.filter_map(Arc::get_mut) {
-                    self.settle(&mut server.transport, server.isolation);
-                }
+                let servers = servers.filter_map(Arc::get_mut);
+                self.settle(servers.map(|server| (&mut server.transport, server.isolation)));
                 Ok((Configured { face: Arc::new(Workbench { config }), switch_file: None }, warnings))
             }
             FaceKind::Toolman => {
@@ -138,9 +138,8 @@ impl Loader {
                 config.common.naming.entry.clone_from(&self.overrides.entry);
                 config.common.secrets = config.common.secrets.with(secrets());
                 self.obey(lock, &mut config.common, &mut warnings)?;
-                for server in config.servers.iter_mut().filter_map(Arc::get_mut) {
-                    self.settle(&mut server.transport, server.isolation);
-                }
+                let servers = config.servers.iter_mut().filter_map(Arc::get_mut);
+                self.settle(servers.map(|server| (&mut server.transport, server.isolation)));
                 let state = self.state.as_ref().filter(|_| config.remember);
                 let switch_file = state.map(|state| SwitchFile {
                     state: state.clone(),
@@ -152,18 +151,26 @@ impl Loader {
         }
     }
 
-    /// In the daemon, says where a server runs that depends on it: sessions from different directories are not shown what
+    /// In the daemon, says where the servers run that depend on it: sessions from different directories are not shown what
     /// is remembered of each other's.
-    fn settle(&self, transport: &mut Transport, isolation: Option<Isolation>) {
-        let directory = match isolation {
-            Some(Isolation::Shared) => self.file.parent(),
-            Some(Isolation::Directory | Isolation::Session) | None => Some(&*self.world.directory),
-        };
-        if let (true, Transport::Stdio(command), Some(directory)) = (self.in_daemon, transport, directory)
-            && command.cwd.is_none()
-            && depends_on(command, directory)
-        {
-            command.cwd = Some(directory.to_owned());
+    fn settle<'s>(&self, servers: impl Iterator<Item = (&'s mut Transport, Option<Isolation>)>) {
+        if !self.in_daemon {
+            return;
+        }
+        // Entries have many words in common, and each look at the disk takes its time.
+        let mut seen = HashMap::new();
+        for (transport, isolation) in servers {
+            let directory = match isolation {
+                Some(Isolation::Shared) => self.file.parent(),
+                Some(Isolation::Directory | Isolation::Session) | None => Some(&*self.world.directory),
+            };
+            let exists = |path: PathBuf| *seen.entry(path).or_insert_with_key(|path| path.exists());
+            if let (Transport::Stdio(command), Some(directory)) = (transport, directory)
+                && command.cwd.is_none()
+                && depends_on(command, directory, exists)
+            {
+                command.cwd = Some(directory.to_owned());
+            }
         }
     }
 

@@ -89,10 +89,17 @@ fn looks_secret(text: &str) -> bool {
         && text.chars().filter(char::is_ascii_digit).count() >= 4
         && text.chars().filter(char::is_ascii_alphabetic).count() >= 4
         && !is_uuid(text);
+    known && !text.contains([' ', '/']) || random || spells_out_secret(text)
+}
+
+/// Whether a text says of a part of it that it is secret.
+fn spells_out_secret(text: &str) -> bool {
+    // Most texts need no closer look.
+    if !text.contains('=') && !text.contains("-----") {
+        return false;
+    }
     let lower = text.to_ascii_lowercase();
-    let spelled_out =
-        ["password=", "pwd=", "accountkey=", "-----begin"].iter().any(|part| lower.contains(part));
-    known && !text.contains([' ', '/']) || random || spelled_out
+    ["password=", "pwd=", "accountkey=", "-----begin"].iter().any(|part| lower.contains(part))
 }
 
 /// Whether a text is a path. The path of a secret is not a secret.

@@ -76,6 +76,12 @@ pub(super) enum KeyStanding {
     Strange,
 }
 
+impl KeyStanding {
+    fn is_understood(self) -> bool {
+        matches!(self, Self::Ours | Self::Synonym)
+    }
+}
+
 use KeyStanding::{Foreign, Ours, Strange, Synonym};
 
 /// Every key that any client writes: its name, its field, and its standing in our own file. Where several
@@ -160,8 +166,13 @@ pub(super) fn documented() -> Vec<&'static str> {
 
 /// All keys of this kind that mean something in our own file.
 pub(super) fn understood(wanted: impl Fn(Field) -> bool) -> Vec<&'static str> {
-    let ours = KEYS.iter().filter(|(.., standing)| matches!(standing, Ours | Synonym));
-    ours.filter(|(_, field, _)| wanted(*field)).map(|(name, ..)| *name).collect()
+    let ours = KEYS.iter().filter(|(_, field, standing)| wanted(*field) && standing.is_understood());
+    ours.map(|(name, ..)| *name).collect()
+}
+
+/// Whether a key means something in our own file.
+pub(super) fn is_understood(key: &str) -> bool {
+    KEYS.iter().any(|(name, _, standing)| *name == key && standing.is_understood())
 }
 
 /// The transport that a server declares.

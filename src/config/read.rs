@@ -6,6 +6,7 @@ use super::expand::Fault;
 use super::node::{Kind, Node, Span, Text};
 use super::report::{Finding, Report, Spelling, child};
 use super::source::presentable;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Keys whose values are never shown, whatever they hold.
@@ -119,11 +120,12 @@ impl<'d> At<'d> {
             return None;
         };
         let at = |(index, node): (usize, &'d Node)| At {
+            report: self.report,
             node,
             path: format!("{}[{index}]", self.path),
             key: "",
             key_span: node.span.start..(node.span.start + 1).min(node.span.end),
-            ..self.clone()
+            secret: self.secret,
         };
         Some(items.iter().enumerate().map(at).collect())
     }
@@ -346,10 +348,10 @@ impl<'d> Table<'d> {
 
 impl Report {
     /// A key given in camelCase, as this format spells it.
-    pub(super) fn spelled(&self, key: &str) -> String {
+    pub(super) fn spelled<'k>(&self, key: &'k str) -> Cow<'k, str> {
         match self.spelling {
-            Spelling::Camel => key.to_owned(),
-            Spelling::Snake => snake(key),
+            Spelling::Camel => key.into(),
+            Spelling::Snake => snake(key).into(),
         }
     }
 }

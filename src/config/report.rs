@@ -5,11 +5,12 @@ use super::detect::secrets_of_argument;
 use super::diagnostic::{Problem, Severity};
 use super::env_file;
 use super::expand::{Environment, FaultKind, expand};
-use super::node::{Kind, Node, Span, SyntaxError};
+use super::node::{KeyValue, Kind, Node, Span, SyntaxError};
 use super::read::At;
 use super::secrets::Redactor;
 use super::source::{Outline, Shown, Source};
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
@@ -128,9 +129,9 @@ impl Report {
         let table = matches!(root.kind, Kind::Object(_)).then(|| At::root(self, root).table()).flatten();
         let values = table.map(|root| env_file::values(&root, directory, inputs.read)).unwrap_or_default();
         let key = self.spelled("envFile");
-        let is_prepared = |path: &str| path.strip_prefix(&key).is_some_and(|rest| !rest.starts_with('.'));
+        let is_prepared = |path: &str| path.strip_prefix(&*key).is_some_and(|rest| !rest.starts_with('.'));
         let known = |name: &str| (inputs.environment)(name).or_else(|| values.get(name).cloned());
-        self.prepare_node(root, String::new(), &known, &|path| keep(path) || is_prepared(path));
+        self.prepare_node(root, &mut String::new(), &known, &|path| keep(path) || is_prepared(path));
         values
     }
 
@@ -139,45 +140,51 @@ impl Report {
         let key = self.spelled(key);
         let Kind::Object(entries) = &mut root.kind else { return };
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
-            self.prepare_node(&mut entry.value, child("", &key), env, &|_| false);
+            self.prepare_node(&mut entry.value, &mut child("", &key), env, &|_| false);
         }
     }
 
+    /// Prepares the value at this path, and everything in it. The path is the same afterwards.
     fn prepare_node(
         &self,
         node: &mut Node,
-        path: String,
+        path: &mut String,
         env: &Environment<'_>,
         keep: &dyn Fn(&str) -> bool,
     ) {
+        let length = path.len();
         match &mut node.kind {
             Kind::Object(entries) => {
                 let mut first = HashMap::new();
-                for entry in entries {
-                    let path = child(&path, &entry.key);
-                    if let Some(earlier) = first.get(&entry.key) {
-                        let (line, _) = self.source.position(*earlier);
-                        self.add(Finding {
-                            severity: Severity::Error,
-                            span: entry.key_span.clone(),
-                            visible: true,
-                            path: path.clone(),
-                            message: format!("duplicate key `{}`", entry.key),
-                            hint: format!("remove or rename one of the two; the first is on line {line}"),
-                            unset: false,
-                        });
-                    } else {
-                        first.insert(entry.key.clone(), entry.key_span.start);
+                for KeyValue { key, key_span, value } in entries {
+                    enter(path, key);
+                    match first.entry(&**key) {
+                        Entry::Vacant(place) => drop(place.insert(key_span.start)),
+                        Entry::Occupied(earlier) => {
+                            let (line, _) = self.source.position(*earlier.get());
+                            self.add(Finding {
+                                severity: Severity::Error,
+                                span: key_span.clone(),
+                                visible: true,
+                                path: path.clone(),
+                                message: format!("duplicate key `{key}`"),
+                                hint: format!("remove or rename one of the two; the first is on line {line}"),
+                                unset: false,
+                            });
+                        }
                     }
-                    self.prepare_node(&mut entry.value, path, env, keep);
+                    self.prepare_node(value, path, env, keep);
+                    path.truncate(length);
                 }
             }
             Kind::List(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.prepare_node(item, format!("{path}[{index}]"), env, keep);
+                    path.push_str(&format!("[{index}]"));
+                    self.prepare_node(item, path, env, keep);
+                    path.truncate(length);
                 }
             }
-            Kind::String(text) if !keep(&path) => {
+            Kind::String(text) if text.raw.contains('$') && !keep(path) => {
                 let expansion = expand(&text.raw, env);
                 for (name, value) in &expansion.variables {
                     self.secret(value, name);
@@ -194,7 +201,7 @@ impl Report {
                         &fault.name,
                         fault.kind,
                         place.as_ref().unwrap_or(&node.span),
-                        &path,
+                        path,
                         place.is_some(),
                     );
                 }
@@ -291,12 +298,22 @@ impl Report {
 
 /// The path of a key below a path.
 pub(super) fn child(path: &str, key: &str) -> String {
+    let mut child = String::with_capacity(path.len() + 1 + key.len());
+    child.push_str(path);
+    enter(&mut child, key);
+    child
+}
+
+/// Goes from the path of a value to that of a member.
+fn enter(path: &mut String, key: &str) {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
-    match (plain, path.is_empty()) {
-        (true, true) => key.to_owned(),
-        (true, false) => format!("{path}.{key}"),
-        (false, _) => format!("{path}[{}]", serde_json::Value::from(key)),
+    if !plain {
+        return path.push_str(&format!("[{}]", serde_json::Value::from(key)));
     }
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
 }
 
 /// The text of a file, or the problem that it is not UTF-8.

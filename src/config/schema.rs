@@ -28,7 +28,7 @@ mod tests {
 
     fn known(keys: &[&str], spelling: Spelling) -> BTreeSet<String> {
         let report = Report::new(Source::new(Path::new("x"), ""), spelling);
-        keys.iter().map(|key| report.spelled(key)).collect()
+        keys.iter().map(|key| report.spelled(key).into_owned()).collect()
     }
 
     /// The loader and the schema know the same keys.

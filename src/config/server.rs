@@ -4,7 +4,7 @@
 use super::detect::secrets_of_url;
 use super::entry::{
     Field, HTTP_ELSEWHERE, Side, TRANSPORTS, TransportName, documented, instead_of, is_header_name,
-    is_header_value, is_url, is_variable_name, understood,
+    is_header_value, is_understood, is_url, is_variable_name, understood,
 };
 use super::oauth::oauth;
 use super::read::{At, Table, nearest};
@@ -52,7 +52,7 @@ pub(super) fn unset(entry: &At<'_>, table: &Table<'_>, disabled: bool, skip: boo
 }
 
 fn warn_of_unknown(table: &Table<'_>) {
-    for entry in table.unknown(&understood(|_| true)) {
+    for entry in table.entries().iter().filter(|entry| !is_understood(entry.key)) {
         let hint = match instead_of(entry.key) {
             Some(hint) => hint.to_owned(),
             None => match nearest(entry.key, &documented()) {

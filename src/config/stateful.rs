@@ -38,14 +38,15 @@ fn is_stateful(word: &str) -> bool {
         Some((at, _)) if !word[at..].contains('/') => &word[..at],
         _ => &word,
     };
-    STATEFUL.iter().any(|name| {
-        let executable = unversioned.rsplit('/').next().map(|file| file.split('.').next().unwrap_or(file));
-        unversioned == *name
-            || executable == Some(*name)
-            || word.split("node_modules/").skip(1).any(|rest| {
-                rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
-    })
+    let file = unversioned.rsplit('/').next().unwrap_or_default();
+    let executable = file.split('.').next().unwrap_or_default();
+    let is_in = |rest: &str, name: &str| {
+        rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut packages = word.split("node_modules/").skip(1);
+    STATEFUL.contains(&unversioned)
+        || STATEFUL.contains(&executable)
+        || packages.any(|rest| STATEFUL.iter().any(|name| is_in(rest, name)))
 }
 
 #[cfg(test)]

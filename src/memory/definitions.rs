@@ -130,11 +130,12 @@ impl Definitions {
     }
 }
 
-/// Whether a command is another one in another directory: a relative word may name a different file there.
-pub fn depends_on(command: &Command, directory: &Path) -> bool {
-    let is_file_there = |word: &String| {
+/// Whether a command is another one in another directory: a relative word may name a different file there. `exists` says
+/// whether a path does.
+pub fn depends_on(command: &Command, directory: &Path, mut exists: impl FnMut(PathBuf) -> bool) -> bool {
+    let mut is_file_there = |word: &String| {
         let is_name = !word.is_empty() && !word.starts_with('-') && Path::new(word).is_relative();
-        is_name && directory.join(word).exists()
+        is_name && exists(directory.join(word))
     };
     is_file_there(&command.program) || command.args.iter().any(is_file_there)
 }
@@ -157,7 +158,7 @@ fn digest_by(version: &str, transport: &Transport, working: &Path) -> String {
             command.args.iter().for_each(|argument| eat(argument));
             command.env.iter().for_each(|(name, _)| eat(name));
             let directory = command.cwd.as_deref().unwrap_or(working);
-            if command.cwd.is_some() || depends_on(command, directory) {
+            if command.cwd.is_some() || depends_on(command, directory, |path| path.exists()) {
                 eat("in");
                 eat(&directory.to_string_lossy());
             }

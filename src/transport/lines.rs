@@ -3,6 +3,7 @@
 //!
 //! Invariant: a line over the limit costs no memory beyond its beginning and its end.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -19,7 +20,7 @@ pub struct Lines {
     /// The offset up to which a line break was looked for.
     seen: usize,
     limit: usize,
-    /// The number of lines since other tasks could run.
+    /// The number of lines since other tasks could run, or since the last read.
     turn: usize,
     /// What was discarded of the line that is too long, while that line lasts.
     overflow: Option<Overflow>,
@@ -68,6 +69,15 @@ const MOST_ROOM: usize = 256 * 1024;
 /// because touching fresh memory for each of many long lines costs more than reading them.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
+/// The most buffers that a thread keeps for its streams.
+const MOST_SPARE: usize = 4;
+
+thread_local! {
+    /// Buffers of streams that are silent, for whichever is read next. To free and allocate them each time would cost a busy
+    /// stream more than the reading.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The number of lines handled at a stretch: few enough that the other side works on the first while we
 /// handle the next, and many enough that one system call carries several.
 const TURN: usize = 32;
@@ -86,6 +96,7 @@ impl Lines {
     /// Reads more bytes; 0 at the end of the stream. Nothing is lost if the future is dropped. No memory is
     /// held while there is nothing to read and no line has begun.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+        self.turn = 0;
         let space = self.space();
         if space.is_empty() && space.capacity() > KEPT {
             if let Ok(read) = timeout(PAUSE, stream.read_buf(space)).await {
@@ -97,15 +108,16 @@ impl Lines {
             let space = self.space();
             let read = pin!(stream.read_buf(space)).poll(context);
             if read.is_pending() && self.buffer.is_empty() {
-                self.buffer = Vec::new();
+                lay_aside(std::mem::take(&mut self.buffer));
             }
             read
         })
         .await
     }
 
-    /// Frees the memory of lines that were taken, unless another has begun.
+    /// Frees the memory of lines that were taken, unless another has begun, and what is kept for others.
     pub fn free(&mut self) {
+        SPARE.take();
         if self.start == self.buffer.len() {
             self.buffer = Vec::new();
             (self.start, self.seen) = (0, 0);
@@ -121,6 +133,9 @@ impl Lines {
             self.buffer.drain(..self.start);
             self.seen -= self.start;
             self.start = 0;
+        }
+        if self.buffer.capacity() == 0 {
+            self.buffer = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         }
         let room = if self.buffer.capacity() > ROOM { MOST_ROOM } else { ROOM };
         let wanted = room.max(self.buffer.len().min(4 * 1024 * 1024));
@@ -193,6 +208,15 @@ impl Lines {
         self.buffer.shrink_to(MOST_ROOM);
         self.seen = self.buffer.len();
     }
+}
+
+/// Keeps an empty buffer for the next stream that needs one, unless there are enough, or it has grown.
+fn lay_aside(buffer: Vec<u8>) {
+    SPARE.with_borrow_mut(|spare| {
+        if spare.len() < MOST_SPARE && buffer.capacity() <= ROOM {
+            spare.push(buffer);
+        }
+    });
 }
 
 /// Appends bytes and keeps only the last ones.
