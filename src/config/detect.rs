@@ -95,7 +95,8 @@ fn looks_secret(text: &str) -> bool {
 /// Whether a text says of a part of it that it is secret.
 fn spells_out_secret(text: &str) -> bool {
     // Most texts need no closer look.
-    if !text.contains('=') && !text.contains("-----") {
+    let is_marked = || text.contains('-') && text.as_bytes().windows(5).any(|part| part == b"-----");
+    if !text.contains('=') && !is_marked() {
         return false;
     }
     let lower = text.to_ascii_lowercase();

@@ -165,9 +165,9 @@ pub(super) fn documented() -> Vec<&'static str> {
 }
 
 /// All keys of this kind that mean something in our own file.
-pub(super) fn understood(wanted: impl Fn(Field) -> bool) -> Vec<&'static str> {
-    let ours = KEYS.iter().filter(|(_, field, standing)| wanted(*field) && standing.is_understood());
-    ours.map(|(name, ..)| *name).collect()
+pub(super) fn understood(wanted: impl Fn(Field) -> bool) -> impl Iterator<Item = &'static str> {
+    let ours = KEYS.iter().filter(move |(_, field, standing)| wanted(*field) && standing.is_understood());
+    ours.map(|(name, ..)| *name)
 }
 
 /// Whether a key means something in our own file.

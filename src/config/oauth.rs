@@ -25,7 +25,7 @@ pub(super) fn oauth(at: &At<'_>) -> Option<Option<OAuth>> {
             }
         }
     }
-    let scopes = table.synonyms(&["scope", "scopes"]);
+    let scopes = table.synonyms(["scope", "scopes"]);
     if let [_, second, ..] = scopes[..] {
         second.key_error("`scope` and `scopes` mean the same", "keep one of the two");
     }

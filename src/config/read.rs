@@ -316,8 +316,8 @@ impl<'d> Table<'d> {
     }
 
     /// The values of keys that mean the same, in the order of the file.
-    pub(super) fn synonyms(&self, keys: &[&str]) -> Vec<&At<'d>> {
-        let mut found: Vec<_> = keys.iter().filter_map(|key| self.get(key)).collect();
+    pub(super) fn synonyms<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> Vec<&At<'d>> {
+        let mut found: Vec<_> = keys.into_iter().filter_map(|key| self.get(key)).collect();
         found.sort_by_key(|at| at.key_span.start);
         found
     }

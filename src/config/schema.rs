@@ -40,7 +40,7 @@ mod tests {
         for (schema, pointer, expected, spelling) in [
             (WORKBENCH, "", workbench::KEYS.to_vec(), Camel),
             (WORKBENCH, toolbox, workbench::TOOLBOX_KEYS.to_vec(), Camel),
-            (WORKBENCH, "/definitions/server", entry::understood(|_| true), Camel),
+            (WORKBENCH, "/definitions/server", entry::understood(|_| true).collect(), Camel),
             (WORKBENCH, "/definitions/server/properties/oauth", entry::LOGIN_KEYS.to_vec(), Camel),
             (WORKBENCH, "/properties/auth", settings::AUTH_KEYS.to_vec(), Camel),
             (WORKBENCH, token, [&settings::TOKEN_KEYS[..], &["toolboxes"]].concat(), Camel),

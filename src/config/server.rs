@@ -42,13 +42,16 @@ pub(super) fn server(entry: &At<'_>, common: &Common, directory: &Path, skip: bo
 /// The placeholder transport of a server with unset variables; `None` if all are set.
 pub(super) fn unset(entry: &At<'_>, table: &Table<'_>, disabled: bool, skip: bool) -> Option<Transport> {
     let variables = entry.report.unset_in(&entry.path, disabled, skip);
-    let is_sse = spelled(Field::Transport).iter().any(|key| entry.member(key) == Some("sse"));
+    if variables.is_empty() {
+        return None;
+    }
+    let is_sse = spelled(Field::Transport).any(|key| entry.member(key) == Some("sse"));
     let transport = match table.get("command") {
         Some(_) => "stdio",
         None if is_sse => "sse",
         None => "http",
     };
-    (!variables.is_empty()).then_some(Transport::Unset(Unset { variables, transport }))
+    Some(Transport::Unset(Unset { variables, transport }))
 }
 
 fn warn_of_unknown(table: &Table<'_>) {
@@ -65,22 +68,22 @@ fn warn_of_unknown(table: &Table<'_>) {
 }
 
 /// The keys of our own file for this field.
-fn spelled(field: Field) -> Vec<&'static str> {
-    understood(|other| other == field)
+fn spelled(field: Field) -> impl Iterator<Item = &'static str> {
+    understood(move |other| other == field)
 }
 
 /// The keys of our own file that apply to one kind of server only.
-fn of(side: Side) -> Vec<&'static str> {
-    understood(|field| field.side() == Some(side))
+fn of(side: Side) -> impl Iterator<Item = &'static str> {
+    understood(move |field| field.side() == Some(side))
 }
 
 fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Transport> {
     // Every key is read in any case, so that all problems of the entry are reported at once.
     let kind = declared_kind(table);
-    let urls: Vec<_> = table.synonyms(&spelled(Field::Url)).into_iter().map(|at| (at, url(at))).collect();
+    let urls: Vec<_> = table.synonyms(spelled(Field::Url)).into_iter().map(|at| (at, url(at))).collect();
     let url = agreed(&urls, PartialEq::eq);
     let environments: Vec<_> =
-        table.synonyms(&spelled(Field::Env)).into_iter().map(|at| (at, environment(at))).collect();
+        table.synonyms(spelled(Field::Env)).into_iter().map(|at| (at, environment(at))).collect();
     let env = agreed(&environments, |one, other| same_variables(one, other));
     let env = if environments.is_empty() { Some(Vec::new()) } else { env };
     let program = table.get("command").map(program);
@@ -107,7 +110,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (Some(_), None) => {
             fits(table, kind, "command")?;
-            warn_of_useless(table, &of(Side::Remote), "command");
+            warn_of_useless(table, of(Side::Remote), "command");
             Some(Transport::Stdio(Command {
                 program: program??,
                 args: args?,
@@ -121,7 +124,7 @@ fn transport(entry: &At<'_>, table: &Table<'_>, directory: &Path) -> Option<Tran
         }
         (None, Some((at, _))) => {
             fits(table, kind, at.key)?;
-            warn_of_useless(table, &of(Side::Local), "url");
+            warn_of_useless(table, of(Side::Local), "url");
             Some(Transport::Http(http(table, url?, headers?, kind, oauth?)))
         }
     }
@@ -137,7 +140,7 @@ pub(super) fn http(
 ) -> Http {
     let http = Http { url, headers, sse: kind == Some(TransportName::Sse), oauth };
     if http.has_credentials() && http.oauth.is_some() {
-        warn_of_useless(table, &["oauth"], "Authorization");
+        warn_of_useless(table, ["oauth"], "Authorization");
     }
     http
 }
@@ -145,7 +148,7 @@ pub(super) fn http(
 /// The transport that `transport` and `type` declare.
 pub(super) fn declared_kind(table: &Table<'_>) -> Option<TransportName> {
     let kinds: Vec<_> = table
-        .synonyms(&spelled(Field::Transport))
+        .synonyms(spelled(Field::Transport))
         .into_iter()
         .map(|at| (at, at.one_of_many(&TRANSPORTS, &HTTP_ELSEWHERE)))
         .collect();
@@ -160,7 +163,7 @@ pub(super) fn fits(table: &Table<'_>, kind: Option<TransportName>, key: &str) ->
         (_, Some(TransportName::Stdio)) => ("`http` or `sse`", "command"),
         _ => return Some(()),
     };
-    if let Some(at) = table.synonyms(&spelled(Field::Transport)).first() {
+    if let Some(at) = table.synonyms(spelled(Field::Transport)).first() {
         at.error(
             format!("a server with `{key}` speaks {speaks}"),
             format!("remove `{}`, or give `{other}` in place of `{key}`", at.key),
@@ -188,7 +191,7 @@ fn same_variables(one: &[(String, Secret)], other: &[(String, Secret)]) -> bool 
     one.len() == other.len() && one.iter().all(|variable| other.contains(variable))
 }
 
-pub(super) fn warn_of_useless(table: &Table<'_>, keys: &[&str], beside: &str) {
+pub(super) fn warn_of_useless<'k>(table: &Table<'_>, keys: impl IntoIterator<Item = &'k str>, beside: &str) {
     for at in table.synonyms(keys) {
         if !at.is_empty() {
             at.key_warning(format!("`{}` has no effect beside `{beside}`", at.key), "remove it");

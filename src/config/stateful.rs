@@ -46,7 +46,7 @@ fn is_stateful(word: &str) -> bool {
     let mut packages = word.split("node_modules/").skip(1);
     STATEFUL.contains(&unversioned)
         || STATEFUL.contains(&executable)
-        || packages.any(|rest| STATEFUL.iter().any(|name| is_in(rest, name)))
+        || word.contains('/') && packages.any(|rest| STATEFUL.iter().any(|name| is_in(rest, name)))
 }
 
 #[cfg(test)]

@@ -217,14 +217,14 @@ impl ToolmanReader<'_> {
             }
             (Some(_), None) => {
                 server::fits(table, kind, "command")?;
-                server::warn_of_useless(table, &["headers", "oauth"], "command");
+                server::warn_of_useless(table, ["headers", "oauth"], "command");
                 Some(Transport::Stdio(command??))
             }
             (None, Some(_)) => {
                 server::fits(table, kind, "url")?;
                 server::warn_of_useless(
                     table,
-                    &["env", "cwd", "inheritEnv", "shell", "restart", "startTimeout"],
+                    ["env", "cwd", "inheritEnv", "shell", "restart", "startTimeout"],
                     "url",
                 );
                 Some(Transport::Http(server::http(table, url??, headers?, kind, oauth?)))
