@@ -555,3 +555,83 @@ fn load(handover: Handover) -> Result<Loaded, String> {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "a"}}}}}"#;
+    const WITH_TOKEN: &str =
+        r#"{"toolboxes": {"dev": {"mcpServers": {"a": {"command": "a", "env": {"TOKEN": "${TOKEN}"}}}}}}"#;
+
+    /// A daemon that serves nobody yet, and the directory with its file.
+    struct Den {
+        daemon: Arc<RunningDaemon>,
+        directory: PathBuf,
+    }
+
+    impl Den {
+        fn new() -> Self {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let directory =
+                std::env::temp_dir().join(format!("mcp-workbench-pool-{}-{number}", std::process::id()));
+            fs::create_dir_all(&directory).expect("a temporary directory");
+            fs::write(directory.join("file.json"), PLAIN).expect("it is ours");
+            let daemon = RunningDaemon::new(DaemonPlace::at(directory.clone())).expect("it can be asked for");
+            Self { daemon: Arc::new(daemon), directory }
+        }
+
+        /// A session with this token joins.
+        fn join(&self, token: &str) -> Arc<Pool> {
+            let vars = [("HOME", self.directory.as_os_str()), ("TOKEN", token.as_ref())];
+            let loaded = load(Handover {
+                face: FaceKind::Workbench,
+                file: self.directory.join("file.json"),
+                directory: self.directory.clone(),
+                umask: None,
+                tool_mode: None,
+                entry: None,
+                first_question: 0,
+                record: None,
+                vars: vars.map(|(name, value)| (name.into(), value.into())).into(),
+            });
+            self.daemon.seat(loaded.unwrap_or_else(|reason| panic!("{reason}")), None).0
+        }
+    }
+
+    impl Drop for Den {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    fn reading(pool: &Pool, text: &str) -> Reading {
+        pool.read(text.into()).0.expect("it is valid for somebody")
+    }
+
+    #[tokio::test]
+    async fn the_file_is_read_again_for_whoever_came_while_it_was_read() {
+        let den = Den::new();
+        let pool = den.join("");
+        // Nobody else hears what is wanted.
+        pool.watching.lock().as_ref().expect("the file is followed").abort();
+        let is_wanted = async |pool: &Pool| timeout(Duration::ZERO, pool.reload.notified()).await.is_ok();
+        pool.put_in_force(reading(&pool, WITH_TOKEN));
+        assert!(!is_wanted(&pool).await, "everybody has it");
+        let read = reading(&pool, PLAIN);
+        den.join("");
+        pool.put_in_force(read);
+        assert!(is_wanted(&pool).await);
+    }
+
+    #[tokio::test]
+    async fn what_a_new_file_makes_secret_is_secret_in_all_sessions() {
+        let den = Den::new();
+        let pool = den.join("token-of-one");
+        den.join("token-of-two");
+        pool.put_in_force(reading(&pool, WITH_TOKEN));
+        let secrets = pool.engine.settings().secrets.clone();
+        assert_eq!(secrets.redact("token-of-one, token-of-two"), "${TOKEN}, ${TOKEN}");
+    }
+}
