@@ -164,7 +164,10 @@ impl Loader {
                 Some(Isolation::Shared) => self.file.parent(),
                 Some(Isolation::Directory | Isolation::Session) | None => Some(&*self.world.directory),
             };
-            let exists = |path: PathBuf| *seen.entry(path).or_insert_with_key(|path| path.exists());
+            let exists = |path: PathBuf| {
+                // As texts, since `x` and `x/` are equal as paths and only one of them may exist.
+                *seen.entry(path.into_os_string()).or_insert_with_key(|path| Path::new(path).exists())
+            };
             if let (Transport::Stdio(command), Some(directory)) = (transport, directory)
                 && command.cwd.is_none()
                 && depends_on(command, directory, exists)

@@ -368,7 +368,7 @@ impl Session {
     fn rest(&mut self) {
         self.down.shrink_to_fit();
         self.up.waiting.shrink_to_fit();
-        // Readers free their memory by themselves, but perhaps only when it is too late to give it back.
+        // Readers let go of their memory by themselves, but perhaps only when it is too late to give it back.
         self.up.lines.free();
         self.flight.compact();
         give_back();

@@ -22,6 +22,8 @@ pub(super) struct Fellows {
     others: HashMap<String, bool>,
     /// Since when silences tell something.
     judging_since: Instant,
+    /// Whether others may have taken us for gone, and nobody has settled that.
+    in_doubt: bool,
 }
 
 /// What a beat has told.
@@ -29,18 +31,23 @@ pub(super) struct Fellows {
 pub(super) struct Judgement {
     /// The replicas that are gone since the last beat.
     pub(super) gone: Vec<String>,
-    /// Whether others may have taken us for gone.
+    /// Whether others may have taken us for gone, at this beat or at an earlier one that was not settled.
     pub(super) doubt: bool,
 }
 
 impl Fellows {
     pub(super) fn new(now: Instant) -> Self {
-        Self { others: HashMap::new(), judging_since: now }
+        Self { others: HashMap::new(), judging_since: now, in_doubt: false }
     }
 
     /// Takes note of a time in which the store was away.
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.judging_since = now;
+    }
+
+    /// Takes note that what followed from a doubt was done.
+    pub(super) fn settle(&mut self) {
+        self.in_doubt = false;
     }
 
     /// Whether a replica is there; `None` if nobody has heard of it.
@@ -64,8 +71,8 @@ impl Fellows {
     }
 
     pub(super) fn judge(&mut self, roll: &Roll, now: Instant) -> Judgement {
-        let doubt = roll.own_silence.is_none_or(|silence| silence >= GONE);
-        if doubt {
+        if roll.own_silence.is_none_or(|silence| silence >= GONE) {
+            self.in_doubt = true;
             self.begin_anew(now);
         }
         let patient = self.is_patient(now);
@@ -89,7 +96,7 @@ impl Fellows {
             }
         }
         self.others = others;
-        Judgement { gone, doubt }
+        Judgement { gone, doubt: self.in_doubt }
     }
 }
 
@@ -115,6 +122,8 @@ mod tests {
         // We are new, so nobody is judged yet.
         assert_eq!(members.judge(&roll(None, &[("a", 0), ("old", 9000)]), start), verdict(&[], true));
         assert_eq!((members.is_there("a"), members.is_there("b")), (Some(true), None));
+        assert_eq!(members.judge(&roll(Some(200), &[("a", 0)]), start + SOON), verdict(&[], true));
+        members.settle();
         // A second later everybody had its time.
         let now = start + GONE;
         assert_eq!(
@@ -139,6 +148,7 @@ mod tests {
         members.begin_anew(later);
         assert_eq!(members.judge(&roll(Some(2000), &[("a", 9000)]), later), verdict(&[], false));
         assert_eq!(members.judge(&roll(None, &[]), later + SOON), verdict(&[], true));
+        members.settle();
         assert_eq!(members.is_there("a"), Some(true));
         assert_eq!(members.judge(&roll(Some(200), &[]), later + SOON + GONE), verdict(&["a"], false));
         // Somebody is known as soon as he is met, and gone when he is not on the roll any more.

@@ -394,22 +394,27 @@ impl Replicas {
         let roll = self.noted(answer)?;
         // A store that has gone away since is not back.
         let is_back = self.away.borrow().is_some_and(|since| since <= told);
-        if is_back {
-            // It may have forgotten the key, and what is sealed with another one nobody can read.
-            self.noted(self.agree().await)?;
-            self.away.send_replace(None);
-            tracing::warn!("the store is back");
-            self.members.lock().begin_anew(Instant::now());
-        }
-        let verdict = self.members.lock().judge(&roll, Instant::now());
+        let verdict = {
+            let (mut members, now) = (self.members.lock(), Instant::now());
+            if is_back {
+                members.begin_anew(now);
+            }
+            members.judge(&roll, now)
+        };
         if verdict.doubt || is_back {
+            // The store may have forgotten the key, and what is sealed with another one nobody can read.
             self.noted(self.agree().await)?;
+            if is_back {
+                self.away.send_replace(None);
+                tracing::warn!("the store is back");
+            }
             let asked: Vec<_> = self.ears.read().on_doubt.clone();
             for ask in asked {
                 self.noted(ask().await)?;
             }
         }
         if verdict.doubt {
+            self.members.lock().settle();
             // What was on its way to us may have been sent back or forgotten.
             self.give_up_waiting();
         }
@@ -433,6 +438,7 @@ impl Replicas {
                 let key = Secret::new(hex(&entry.value));
                 if self.seal.keys() != [key.clone()] {
                     self.seal.renew(&[key]);
+                    self.key_changes.fetch_add(1, Ordering::Relaxed);
                 }
                 return Ok(());
             }

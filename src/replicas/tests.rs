@@ -1,6 +1,7 @@
 //! What holds of both stores, and of replicas over either of them. The store in a server is a real one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -474,6 +475,46 @@ fn a_store_is_back_only_when_its_key_is_known() {
             assert_ne!(replicas.keys(), before);
         });
         heard.unwrap();
+    });
+}
+
+#[test]
+fn a_doubt_that_could_not_be_settled_is_settled_at_the_next_beat() {
+    with_each(|store| async move {
+        let [one, two] = [(); 2].map(|()| Replicas::new(store.clone(), &[Secret::new("key")]));
+        for replica in [&two, &one] {
+            replica.beat().await.unwrap();
+        }
+        let fails = AtomicBool::new(true);
+        one.on_doubt(Arc::new(move || {
+            let outcome = match fails.swap(false, Ordering::Relaxed) {
+                true => Err(Away("for the test".to_owned())),
+                false => Ok(()),
+            };
+            Box::pin(std::future::ready(outcome))
+        }));
+        let mut asking = one.ask(&two.id, Subject::Session, b"").await.unwrap();
+        // The store forgets the one that waits.
+        store.leave(&one.id).await.unwrap();
+        assert!(one.beat().await.is_err());
+        one.beat().await.unwrap();
+        assert_eq!(timeout(PATIENCE, asking.next()).await, Ok(Arrival::Lost));
+    });
+}
+
+#[test]
+fn a_key_that_the_store_forgot_is_a_changed_key() {
+    with_each(|store| async move {
+        let replicas = Replicas::new(store.clone(), &[]);
+        replicas.beat().await.unwrap();
+        let before = replicas.key_changes();
+        // Nobody noticed that it was away.
+        store.remove(&[super::KEY.to_owned()]).await.unwrap();
+        store.leave(&replicas.id).await.unwrap();
+        replicas.beat().await.unwrap();
+        assert_eq!(replicas.key_changes(), before + 1);
+        replicas.beat().await.unwrap();
+        assert_eq!(replicas.key_changes(), before + 1);
     });
 }
 

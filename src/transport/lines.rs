@@ -20,7 +20,7 @@ pub struct Lines {
     /// The offset up to which a line break was looked for.
     seen: usize,
     limit: usize,
-    /// The number of lines since other tasks could run, or since the last read.
+    /// The number of lines since other tasks could run.
     turn: usize,
     /// What was discarded of the line that is too long, while that line lasts.
     overflow: Option<Overflow>,
@@ -93,10 +93,9 @@ impl Lines {
         self.limit = limit;
     }
 
-    /// Reads more bytes; 0 at the end of the stream. Nothing is lost if the future is dropped. No memory is
-    /// held while there is nothing to read and no line has begun.
+    /// Reads more bytes; 0 at the end of the stream. Nothing is lost if the future is dropped. The stream
+    /// holds no memory while there is nothing to read and no line has begun; its thread keeps a few buffers for all.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
-        self.turn = 0;
         let space = self.space();
         if space.is_empty() && space.capacity() > KEPT {
             if let Ok(read) = timeout(PAUSE, stream.read_buf(space)).await {
@@ -107,8 +106,12 @@ impl Lines {
         poll_fn(|context| {
             let space = self.space();
             let read = pin!(stream.read_buf(space)).poll(context);
-            if read.is_pending() && self.buffer.is_empty() {
-                lay_aside(std::mem::take(&mut self.buffer));
+            if read.is_pending() {
+                // Others run now, so the lines that come next are the first of a new turn.
+                self.turn = 0;
+                if self.buffer.is_empty() {
+                    lay_aside(std::mem::take(&mut self.buffer));
+                }
             }
             read
         })
@@ -341,6 +344,21 @@ mod tests {
             assert_eq!(lines.buffer.capacity() > 0, held, "{sent}");
             while held && lines.next_line().is_some() {}
         }
+    }
+
+    #[test]
+    fn a_buffer_that_is_not_needed_serves_the_next_stream_unless_it_has_grown_or_there_are_enough() {
+        let kept = || SPARE.with_borrow(Vec::len);
+        let [mut one, mut two] = [(); 2].map(|()| Lines::new(100));
+        let place = one.space().as_ptr();
+        lay_aside(std::mem::take(&mut one.buffer));
+        assert_eq!((two.space().as_ptr(), kept()), (place, 0));
+        lay_aside(Vec::with_capacity(KEPT));
+        assert_eq!(kept(), 0);
+        (0..2 * MOST_SPARE).for_each(|_| lay_aside(Vec::with_capacity(ROOM)));
+        assert_eq!(kept(), MOST_SPARE);
+        one.free();
+        assert_eq!(kept(), 0);
     }
 
     proptest! {
