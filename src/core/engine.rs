@@ -43,6 +43,8 @@ use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost, OnAnswer};
 
 /// Owns the upstreams and knows the clients.
+///
+/// It has many fields because it is where the parts of the gateway meet; each part has its own methods.
 pub struct Engine {
     pub(super) programs: Programs,
     /// Calls whose clients were asked something and will come back with an answer.
