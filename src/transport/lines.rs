@@ -243,6 +243,8 @@ fn trim(buffer: &[u8], start: usize, end: usize) -> (usize, usize) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::AsyncWriteExt;
 
     fn frames(limit: usize, chunks: &[&[u8]]) -> Vec<String> {
@@ -344,6 +346,41 @@ mod tests {
             assert_eq!(lines.buffer.capacity() > 0, held, "{sent}");
             while held && lines.next_line().is_some() {}
         }
+    }
+
+    #[tokio::test]
+    async fn others_run_during_a_flood_and_a_turn_begins_anew_after_a_wait() {
+        const FLOOD: usize = 10 * TURN;
+        let others = Arc::new(AtomicUsize::new(0));
+        let counted = others.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        // Each read is full and has fewer lines than a turn.
+        let line = [&[b'x'; 999][..], b"\n"].concat();
+        let text = line.repeat(FLOOD);
+        let (mut stream, mut lines) = (&text[..], Lines::new(1000));
+        while lines.read(&mut stream).await.unwrap() > 0 {
+            while lines.next_line().is_some() {
+                lines.pause().await;
+            }
+        }
+        assert!(others.load(Ordering::Relaxed) >= FLOOD / TURN, "{others:?}");
+        other.abort();
+        lines.space().extend_from_slice(b"{}\n");
+        assert!(lines.next_line().is_some());
+        lines.pause().await;
+        assert_eq!(lines.turn, 1);
+        let (_theirs, mut silent) = tokio::io::duplex(64);
+        tokio::select! {
+            biased;
+            _ = lines.read(&mut silent) => panic!("nothing was sent"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(lines.turn, 0);
     }
 
     #[test]
