@@ -1,4 +1,57 @@
-//! What fuzz targets reach. Built with `--cfg fuzzing` only.
+//! The root of the crate that fuzz targets reach: of all modules only those that they run through, which are built in a
+//! fraction of the time. `fuzz/Cargo.toml` makes a library of it, with `--cfg fuzzing`.
+#![allow(dead_code, unused_imports, reason = "of these modules, too, targets reach only a part")]
+
+mod config;
+mod hash;
+mod json;
+mod lock;
+mod protocol;
+mod results;
+mod text;
+
+mod catalog {
+    mod names;
+
+    pub use names::nearest;
+}
+
+mod face {
+    mod arguments;
+    mod own_tool;
+    pub mod reading;
+}
+
+mod gateway {
+    pub mod http {
+        mod guard;
+        mod headers;
+
+        use hyper::header::HeaderMap;
+
+        use self::headers::{Accepted, agree, is_json, legacy_version, mirror, mirrored, says_modern};
+        use crate::json::Node;
+        use crate::protocol::era::ModernMeta;
+        use crate::protocol::message::{Id, Request};
+
+        /// Reads headers in every possible way, and checks whether they agree with a body.
+        pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
+            let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
+            let _ = legacy_version(headers);
+            if let Ok(meta) = ModernMeta::read(Some(params)) {
+                let (id, method) = (Id::Number(1), "tools/call".into());
+                let _ = agree(headers, &Request { id, method, params: Some(params), meta });
+            }
+            let marked = r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
+            let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
+        }
+    }
+}
+
+mod transport {
+    pub mod lines;
+    pub mod sse;
+}
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -14,8 +67,8 @@ pub use crate::transport::sse::Parser;
 
 use crate::config::command_line;
 use crate::face::reading;
-use crate::gateway::http::fuzzing as http;
-use crate::results::fuzzing as results;
+use crate::gateway::http::look_at;
+use crate::results::fuzzing::{answer, take_out};
 
 /// Splits a command string and fills its variables in.
 pub fn split_command(text: &str, shell: Option<bool>) {
@@ -40,18 +93,18 @@ pub fn headers_agree(headers: &str, body: &str) {
     }
     let mut scanner = Scanner::default();
     if let Ok(doc) = scanner.scan_str(body) {
-        http::look_at(&map, doc.root());
+        look_at(&map, doc.root());
     }
 }
 
 /// Takes a long result out of its way, and answers a call of `read_result` with these arguments about its text.
 pub fn read_long_result(arguments: &str, result: &str) {
-    results::take_out(result);
+    take_out(result);
     let mut scanner = Scanner::default();
     if let Ok(doc) = scanner.scan_str(arguments)
         && let Ok(request) = reading::request(Some(doc.root()))
         && !result.is_empty()
     {
-        results::answer(&request, result.repeat(5000 / result.len() + 1));
+        answer(&request, result.repeat(5000 / result.len() + 1));
     }
 }

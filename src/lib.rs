@@ -12,8 +12,6 @@ mod daemon;
 mod edit;
 mod events;
 mod face;
-#[cfg(fuzzing)]
-pub mod fuzzing;
 mod gateway;
 mod hash;
 #[doc(hidden)]

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (Option<bool>, &str)| mcp_workbench::fuzzing::split_command(input.1, input.0));
+fuzz_target!(|input: (Option<bool>, &str)| mcp_workbench::split_command(input.1, input.0));

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::{Inputs, load, load_toolman};
+use mcp_workbench::{Inputs, load, load_toolman};
 
 fuzz_target!(|bytes: &[u8]| {
     let environment = |name: &str| (name == "HOME").then(|| "/home".to_owned());

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::expand;
+use mcp_workbench::expand;
 
 fuzz_target!(|text: &str| {
     let value = "${HOME} $${X} \u{fc}";

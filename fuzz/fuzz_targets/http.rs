@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::{Parser, headers_agree};
+use mcp_workbench::{Parser, headers_agree};
 
 fuzz_target!(|input: (u8, &str, &str)| {
     let (size, one, other) = input;

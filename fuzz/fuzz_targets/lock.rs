@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::{LockForm, read_lock};
+use mcp_workbench::{LockForm, read_lock};
 
 fuzz_target!(|text: &str| {
     for form in [LockForm::Toolboxes, LockForm::Namespaces] {

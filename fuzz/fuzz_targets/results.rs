@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::read_long_result;
+use mcp_workbench::read_long_result;
 
 fuzz_target!(|text: &str| {
     if let Some((arguments, result)) = text.split_once('\n') {

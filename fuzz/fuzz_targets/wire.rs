@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use libfuzzer_sys::fuzz_target;
-use mcp_workbench::fuzzing::{Line, Lines, Message, Scanner, id_of_response, raw_id};
+use mcp_workbench::{Line, Lines, Message, Scanner, id_of_response, raw_id};
 
 const LIMIT: usize = 512;
 /// The other parser goes no deeper.

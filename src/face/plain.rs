@@ -183,7 +183,7 @@ impl Exposure for Plain {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let viewer = Viewer::new(client, modern);
-        reading::adds(self.offloading(), &viewer)
+        reading::adds(self.offloading(), modern, viewer.takes())
     }
 
     fn lists(&self, _client: Option<&ClientHello>, _kind: Kind) -> bool {

@@ -1,7 +1,6 @@
 //! `read_result`, with which a model reads a result that was too long for it: to whom it is listed, its definition, and
 //! its arguments. Every face has the tool, and it can be called whether it is listed or not.
 
-use super::Viewer;
 use super::arguments::{Arguments, Blocks, invalid};
 use super::own_tool::{Effect, OwnTool};
 use crate::config::ByteLimit;
@@ -27,10 +26,14 @@ pub(super) fn is_on(mut servers: impl Iterator<Item = ByteLimit>, takes: Option<
 
 /// A text that changes whenever the tool appears in this viewer's list, or vanishes from it. Which modern client looks is
 /// not known here, so for those the text follows the settings.
-pub(super) fn adds(servers: impl Iterator<Item = ByteLimit> + Clone, viewer: &Viewer<'_>) -> String {
-    let is_auto = viewer.modern && servers.clone().any(|over| over == ByteLimit::Auto);
-    let [auto, read] = [(is_auto, "auto"), (is_on(servers, viewer.takes()), READ)]
-        .map(|(is_so, text)| if is_so { text } else { "" });
+pub(super) fn adds(
+    servers: impl Iterator<Item = ByteLimit> + Clone,
+    modern: bool,
+    takes: Option<usize>,
+) -> String {
+    let is_auto = modern && servers.clone().any(|over| over == ByteLimit::Auto);
+    let [auto, read] =
+        [(is_auto, "auto"), (is_on(servers, takes), READ)].map(|(is_so, text)| if is_so { text } else { "" });
     [auto, read].concat()
 }
 

@@ -773,7 +773,7 @@ impl Exposure for Toolman {
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let find = if self.config.search { self.search_tools() } else { String::new() };
         let viewer = Viewer::new(client, modern);
-        [&find, self.separator(), &reading::adds(self.offloading(), &viewer)].concat()
+        [&find, self.separator(), &reading::adds(self.offloading(), modern, viewer.takes())].concat()
     }
 
     fn tells_withheld(&self) -> bool {

@@ -291,7 +291,7 @@ impl Exposure for Workbench {
 
     fn adds(&self, client: Option<&ClientHello>, modern: bool) -> String {
         let viewer = Viewer::new(client, modern);
-        self.meta_tools(&viewer) + &reading::adds(self.offloading(), &viewer)
+        self.meta_tools(&viewer) + &reading::adds(self.offloading(), modern, viewer.takes())
     }
 }
 

@@ -56,30 +56,6 @@ pub use crate::core::route::{Outgoing, Sink};
 use crate::json::Scanner;
 use crate::replicas::Replicas;
 
-/// Access to the headers for fuzz targets.
-#[cfg(fuzzing)]
-pub(crate) mod fuzzing {
-    use hyper::header::HeaderMap;
-
-    use super::headers::{Accepted, agree, is_json, legacy_version, mirror, mirrored, says_modern};
-    use crate::json::Node;
-    use crate::protocol::era::ModernMeta;
-    use crate::protocol::message::{Id, Request};
-
-    /// Reads headers in every possible way, and checks whether they agree with a body.
-    pub(crate) fn look_at(headers: &HeaderMap, params: Node<'_>) {
-        let (_, _, _) = (Accepted::read(headers), is_json(headers), says_modern(headers));
-        let _ = legacy_version(headers);
-        if let Ok(meta) = ModernMeta::read(Some(params)) {
-            let (id, method) = (Id::Number(1), "tools/call".into());
-            let _ = agree(headers, &Request { id, method, params: Some(params), meta });
-        }
-        let marked =
-            r#"{"properties":{"region":{"properties":{"name":{"type":"string","x-mcp-header":"Region"}}}}}"#;
-        let _ = mirror(&mirrored(headers), marked, params.get("arguments"));
-    }
-}
-
 /// The settings of a server.
 ///
 /// It has many fields because each is a limit or a door of its own, which tests and the command line set one by one.
