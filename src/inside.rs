@@ -1,8 +1,11 @@
-//! What integration tests, the benchmark and the examples reach besides the executables.
+//! What integration tests and the examples reach besides the executables, and what the benchmark counts.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::{env, fs, thread};
 
 pub use crate::config::Command;
 pub use crate::core::process::{Child, Control, Exit, Launch, Launcher};
@@ -11,6 +14,7 @@ pub use crate::search::{Hit, Index, ParamDoc, ServerDoc, ToolDoc};
 pub use crate::tokens::{count, of_definition};
 
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::config;
 use crate::config::Serving;
@@ -22,30 +26,44 @@ use crate::face::workbench::Workbench;
 use crate::gateway::{Configured, Gateway, finish_events, http, stdio};
 use crate::transport;
 
-/// Serves a file on stdin and stdout as the gateway does, with this executable as the shim. A journal stands beside the
-/// file, and whoever keeps one counts as well. Spans go where the environment says.
-pub fn serve(file: &Path, shim: impl Into<PathBuf>) {
+/// What executables run if they are built with `--cfg counting`: the gateway alone, for tools that watch one process, such
+/// as valgrind. The arguments are `stdio` or `http`, and a file.
+pub fn main(_: FaceKind) -> ExitCode {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    match &*arguments {
+        [way, file] if way == "stdio" => serve(Path::new(file)),
+        [way, file] if way == "http" => serve_http(Path::new(file)),
+        other => panic!("no such way: {other:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Serves a file on stdin and stdout as the gateway does. A journal stands beside the file, and whoever keeps one counts as
+/// well. Spans go where the environment says.
+fn serve(file: &Path) {
     run(async {
         let (stdin, stdout) = (transport::stdio::stdin(), transport::stdio::stdout());
-        let (gateway, _) = gateway(file, shim);
+        let (gateway, _) = gateway(file);
         stdio::run(gateway.clone(), (None, None), stdin, stdout, std::future::pending()).await;
         finish_events(&gateway);
     });
 }
 
-/// Serves a file over HTTP on a free port, which `listens` is told, until `end` resolves.
-pub fn serve_http(
-    file: &Path,
-    shim: impl Into<PathBuf>,
-    listens: impl FnOnce(SocketAddr),
-    end: impl Future<Output = ()>,
-) {
+/// Serves a file over HTTP on a free port, which is said on stdout, until stdin ends.
+fn serve_http(file: &Path) {
+    let (tell, ended) = oneshot::channel();
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = tell.send(());
+    });
     run(async {
-        let (gateway, serving) = gateway(file, shim);
+        let (gateway, serving) = gateway(file);
         gateway.begin_http();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        listens(listener.local_addr().expect("it is bound"));
+        let address = listener.local_addr().expect("it is bound");
+        writeln!(io::stdout(), "listening on http://{address}/mcp").expect("somebody reads");
         let settings = http::Settings::new(http::Rules::new(&serving, None));
+        let end = async { drop(ended.await) };
         http::serve(Arc::new(gateway.clone()), listener, settings, end).await.expect("it serves");
         gateway.end().await;
     });
@@ -56,21 +74,22 @@ fn run(serving: impl Future<Output = ()>) {
     runtime.block_on(serving);
 }
 
-fn gateway(file: &Path, shim: impl Into<PathBuf>) -> (Arc<Gateway>, Serving) {
-    let text = std::fs::read(file).expect("the file is there");
+fn gateway(file: &Path) -> (Arc<Gateway>, Serving) {
+    let text = fs::read(file).expect("the file is there");
     let Ok((config, _)) = config::load(file, &text, &config::Inputs::of(&|_| None)) else {
         panic!("a good file")
     };
-    let (telemetry, _) = environment::read(&|name| std::env::var(name).ok(), FaceKind::Workbench.program());
+    let (telemetry, _) = environment::read(&|name| env::var(name).ok(), FaceKind::Workbench.program());
     let directory = journal::directory(&file.with_extension("state"));
     let events = Hub::new(FaceKind::Workbench, Some(directory), telemetry);
     if config.common.journal.on {
         events.count();
     }
     let around = Surroundings {
-        launcher: Launcher::with_shim(shim),
-        vars: std::env::vars_os().collect(),
-        directory: std::env::temp_dir(),
+        // Under valgrind, `/proc/self/exe` would start valgrind.
+        launcher: Launcher::with_shim(env::current_exe().expect("it runs")),
+        vars: env::vars_os().collect(),
+        directory: env::temp_dir(),
         cache: None,
         state: None,
         attendance: Attendance::Nobody,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use memchr::{memchr, memmem};
 
-use crate::{bridges, inside, limits};
+use crate::{bridges, limits, load};
 
 /// First argument of an executable that plays a role.
 pub(crate) const ARGUMENT: &str = "role";
@@ -69,11 +69,9 @@ pub(crate) fn play(arguments: &[String]) {
         ["bridge", era] => bridges::bridge(Era::named(era), 1),
         ["bridge", era, fronts] => bridges::bridge(Era::named(era), fronts.parse().expect("a number")),
         ["hello", file] => limits::hello(file),
-        ["gateway", file] => inside::gateway(file),
-        ["http-gateway", file] => inside::http_gateway(file),
-        ["load", way, client, server, size, in_flight, calls, with @ ..] => {
+        ["load", way, client, server, size, in_flight, calls, started @ ..] => {
             let eras = (Era::named(client), Era::named(server));
-            inside::load(way, eras, size, in_flight, calls, with);
+            load::run(way, eras, size, in_flight, calls, started);
         }
         other => panic!("no such role: {other:?}"),
     }

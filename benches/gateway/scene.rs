@@ -129,17 +129,12 @@ pub(crate) fn toolman(file: &File) -> Client {
     client
 }
 
-/// The gateway inside this executable in one of its roles, started by the words of `with`.
-pub(crate) fn inside(gateway: &str, file: &File, with: &[&str]) -> Command {
-    let itself = role(&[gateway, file.0.to_str().expect("a plain path")]);
-    match with {
-        [] => itself,
-        [watcher, options @ ..] => {
-            let mut command = program(Path::new(watcher));
-            command.args(options).arg(itself.get_program()).args(itself.get_args());
-            command
-        }
-    }
+/// The gateway alone (`mcp_workbench::inside`), which the words of `started` start.
+pub(crate) fn inside(way: &str, file: &File, started: &[&str]) -> Command {
+    let [program, options @ ..] = started else { panic!("nothing to start") };
+    let mut command = self::program(Path::new(program));
+    command.args(options).arg(way).arg(&file.0);
+    command
 }
 
 /// The gateway, its first handshake done and every toolbox open.

@@ -1,8 +1,5 @@
-//! The gateway inside this executable, and a load for it: for tools that watch one process, such as valgrind, under
-//! which the real one could not start itself again as a shim.
+//! A load for the gateway alone, which some tool watches: `benches/instructions.sh`.
 
-use std::io::Write;
-use std::path::Path;
 use std::rc::Rc;
 
 use crate::client::{Call, Client, Shape};
@@ -12,37 +9,17 @@ use crate::roles::Era;
 use crate::scene::{self, File, Size, Way};
 use crate::web::{Server, Session, Visit};
 
-/// Serves as the gateway does.
-pub(crate) fn gateway(file: &str) {
-    mcp_workbench::inside::serve(Path::new(file), env!("CARGO_BIN_EXE_mcp-workbench"));
-}
-
-/// Serves as the gateway does over HTTP, and ends with stdin.
-pub(crate) fn http_gateway(file: &str) {
-    let (tell, ended) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = tell.send(());
-    });
-    let listens = |address| {
-        println!("listening on http://{address}/mcp");
-        std::io::stdout().flush().expect("somebody reads");
-    };
-    let end = async { drop(ended.await) };
-    mcp_workbench::inside::serve_http(Path::new(file), env!("CARGO_BIN_EXE_mcp-workbench"), listens, end);
-}
-
 const ONE: Size = Size(1, 1, 1);
 
-/// Starts the gateway by the words of `with` (`valgrind` and its options, or nothing) and makes calls. `way` says how
+/// Starts the gateway by the words of `started` (`valgrind`, its options, the executable) and makes calls. `way` says how
 /// a tool is addressed and, after a dash, over what; `eras` what the client and the server speak.
-pub(crate) fn load(
+pub(crate) fn run(
     way: &str,
     (client, server): (Era, Era),
     size: &str,
     in_flight: &str,
     calls: &str,
-    with: &[&str],
+    started: &[&str],
 ) {
     let number = |text: &str| text.parse().expect("a number");
     // With a journal and metrics a call costs more, which has a budget of its own.
@@ -66,12 +43,12 @@ pub(crate) fn load(
         caller.calls(&call, number(calls), number(in_flight));
     };
     if over_http {
-        let server = Rc::new(Server::start(scene::inside("http-gateway", &file, with)));
+        let server = Rc::new(Server::start(scene::inside("http", &file, started)));
         let session = Session::open(server.address, client, ONE.0);
         make(Box::new(Visit { server: server.clone(), session }));
         Rc::into_inner(server).expect("the session is over").end();
     } else {
-        let mut command = scene::inside("gateway", &file, with);
+        let mut command = scene::inside("stdio", &file, started);
         if addressed == "traced" {
             command.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", events::collector());
         }
