@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -34,13 +34,13 @@ use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
 use crate::daemon::{
-    ACCEPTED, Confinement, DaemonListener, DaemonPlace, DaemonStream, Handover, OtherEnd, Wish, greet,
-    has_listener, other_end, read_request, refuse, split, take_over,
+    Confinement, DaemonListener, DaemonPlace, DaemonStream, DirectEnds, Handover, OtherEnd, Wish, accept,
+    greet, has_listener, other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
 use crate::gateway::http::Rules;
-use crate::gateway::stdio::{Resumed, run_in_daemon};
+use crate::gateway::stdio::{DaemonEnds, Resumed, run_in_daemon};
 use crate::gateway::{Configured, Gateway, note_reload, of_daemon_session, reload_all};
 
 /// How long a daemon waits for its first session.
@@ -282,8 +282,12 @@ impl RunningDaemon {
             return Ok(());
         }
         greet(&mut stream, self.place.build()).await?;
-        let request = timeout(LONGEST_REQUEST, read_request(&mut stream)).await;
-        let request = request.map_err(|_| io::ErrorKind::TimedOut)??;
+        let asked = async {
+            let direct = DirectEnds::receive(&stream).await?;
+            io::Result::Ok((read_request(&mut stream).await?, direct))
+        };
+        let (request, direct) =
+            timeout(LONGEST_REQUEST, asked).await.map_err(|_| io::ErrorKind::TimedOut)??;
         // Whoever is this user may end the daemon, and nothing else from another confinement.
         let objection = self.confinement.objection(Confinement::of(Some(pid.unwrap_or(0))));
         if let Some(reason) = objection.filter(|_| request != Wish::Stop) {
@@ -298,7 +302,7 @@ impl RunningDaemon {
             }
             Wish::Console(face, state) => match self.console(face, state) {
                 Ok(console) => {
-                    stream.write_all(ACCEPTED).await?;
+                    accept(&mut stream, false).await?;
                     console.serve(stream).await;
                     Ok(())
                 }
@@ -306,7 +310,7 @@ impl RunningDaemon {
             },
             // A relay whose session is not taken finds the next daemon.
             Wish::Session(_) if *self.ending.borrow() => Ok(()),
-            Wish::Session(handover) => self.take(stream, *handover, pid).await,
+            Wish::Session(handover) => self.take(stream, *handover, direct, pid).await,
         }
     }
 
@@ -338,6 +342,7 @@ impl RunningDaemon {
         self: &Arc<Self>,
         mut stream: DaemonStream,
         handover: Handover,
+        direct: Option<DirectEnds>,
         pid: Option<u32>,
     ) -> io::Result<()> {
         let resumed = handover.record.as_deref().and_then(Record::read);
@@ -352,13 +357,21 @@ impl RunningDaemon {
         }
         let (pool, member) = self.seat(loaded, pid);
         let seat = Seat { daemon: self.clone(), pool: pool.clone(), member: member.clone() };
-        stream.write_all(ACCEPTED).await?;
+        accept(&mut stream, direct.is_some()).await?;
         let (reload, mut ending) = (pool.reload.clone(), self.ending.subscribe());
         let on_session = |session: &Arc<ClientSession>| *member.session.lock() = Arc::downgrade(session);
         let shutdown = async move {
             let _ = ending.wait_for(|ending| *ending).await;
         };
-        let ends = split(stream)?;
+        let (relay, out) = split(stream)?;
+        let (client, out): (_, Box<dyn AsyncWrite + Send + Unpin>) = match direct {
+            Some(direct) => {
+                let (client, out) = direct.split(out);
+                (Some(client), Box::new(out))
+            }
+            None => (None, Box::new(out)),
+        };
+        let ends = DaemonEnds { relay, out, client };
         let on_reload = move || reload.notify_one();
         tokio::select! {
             () = run_in_daemon(member.gateway.clone(), resumed, ends, on_reload, on_session, shutdown) => {}

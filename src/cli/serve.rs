@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWrite;
 
 use super::failure::{Failure, OutputMode};
 use super::load::{Loader, Overrides, Read, runtime, signal};
@@ -21,6 +21,7 @@ use crate::gateway::stdio::{Resumed, Unsent};
 use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 use crate::replicas::Replicas;
+use crate::transport::stdio::{Stdin, stdout};
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -70,7 +71,7 @@ pub(super) fn run(
 
 /// The client on our stdin and stdout.
 struct Client {
-    stdin: Box<dyn AsyncRead + Send + Unpin>,
+    stdin: Stdin,
     stdout: Box<dyn AsyncWrite + Send + Unpin>,
     /// Resolves when the system asks us to end.
     shutdown: Pin<Box<dyn Future<Output = ()>>>,
@@ -141,8 +142,8 @@ impl<'a> Service<'a> {
 
     async fn serve_stdio(self, configured: Configured, log: &Log) -> Result<u8, Failure> {
         let client = Client {
-            stdin: crate::transport::stdio::stdin(),
-            stdout: crate::transport::stdio::stdout(),
+            stdin: Stdin::default(),
+            stdout: stdout(),
             shutdown: Box::pin(signal()?),
             resumed: None,
             unsent: None,

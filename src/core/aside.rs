@@ -8,6 +8,7 @@
 //! daemon:  ␁=N ANSWER         the N-th line of the relay is settled: by this answer, or without one if none follows
 //!          ␁?MESSAGE          a question to the client, or the withdrawal of one
 //!          ␁{…}               how the session stands
+//!          ␁collect           the relay should look at what the daemon has taken from the client
 //!          ␁bye               the daemon ends in order, and takes nothing new
 //! ```
 //!
@@ -15,7 +16,8 @@
 //!
 //! Invariant: an aside is never taken for a message, nor a message for an aside.
 //!
-//! Invariant: both ends count the same lines, asides among them. No line is empty or begins with a byte order mark.
+//! Invariant: both ends count the same lines of the client, `␁long` among them and no other aside. No line that a relay
+//! passes is empty or begins with a byte order mark.
 
 use crate::transport::lines::TooLong;
 
@@ -24,6 +26,9 @@ const ASIDE: u8 = 1;
 
 /// The line by which the daemon announces its orderly end, without its line break.
 pub const BYE: &[u8] = b"\x01bye";
+
+/// The line by which the daemon asks its relay to look at what it has taken, without its line break.
+pub const COLLECT: &[u8] = b"\x01collect";
 
 /// How a line begins that stands for a line of the client that was too long.
 const LONG_LINE: &[u8] = b"\x01long ";
@@ -40,6 +45,11 @@ pub enum FromRelay<'a> {
 }
 
 impl<'a> FromRelay<'a> {
+    /// Whether it stands for a line of the client.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Self::Long(_))
+    }
+
     /// The line for it, with its line break.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -90,6 +100,8 @@ pub enum FromDaemon<'a> {
     Question(&'a [u8]),
     /// How the session stands.
     Record(&'a str),
+    /// Much of what the daemon has taken from the client has not been looked at.
+    Collect,
     /// The daemon takes nothing new.
     Bye,
     /// An aside that we do not know.
@@ -109,6 +121,7 @@ impl<'a> FromDaemon<'a> {
             }
             [ASIDE, b'?', message @ ..] => Self::Question(message),
             BYE => Self::Bye,
+            COLLECT => Self::Collect,
             [ASIDE, rest @ ..] => match str::from_utf8(rest) {
                 Ok(record) if record.starts_with('{') => Self::Record(record),
                 _ => Self::Unknown,
@@ -180,6 +193,7 @@ mod tests {
         assert_eq!(FromDaemon::read(&record_line("{\"open\":[]}")), FromDaemon::Record("{\"open\":[]}"));
         for (line, meaning) in [
             (BYE, FromDaemon::Bye),
+            (COLLECT, FromDaemon::Collect),
             (b"{}", FromDaemon::Message(b"{}")),
             (b"\x01what", FromDaemon::Unknown),
             (b"\x01{\xff", FromDaemon::Unknown),

@@ -138,7 +138,7 @@ impl Flight {
         understand(&mut self.scanner, line).is_request()
     }
 
-    /// Notes that at least the first byte of a line was sent to the daemon.
+    /// Notes that at least the first byte of a line was sent to the daemon, or that the daemon has taken it.
     pub(super) fn sent(&mut self, line: &[u8]) {
         self.last += 1;
         // Only an answer to a question tells that the question is no longer open.

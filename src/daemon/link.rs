@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::direct::Custody;
 use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
 use super::wire::{DaemonWord, Wish, read_greeting, read_word, refusal};
@@ -236,21 +237,31 @@ async fn reach(socket: &Path) -> Result<Reached, NoDaemon> {
         Ok(DaemonWord::Welcome(pid)) => Ok(Reached::Link(Link { stream, pid })),
         Ok(DaemonWord::Refused(reason)) => Err(NoDaemon::new(reason)),
         Ok(DaemonWord::Gone) => Ok(Reached::Gone),
+        Ok(DaemonWord::Accepted(_)) => {
+            Err(NoDaemon::new(format!("what listens on {shown} is no daemon of ours")))
+        }
         Err(error) => Err(NoDaemon::new(format!("what listens on {shown} is no daemon of ours: {error}"))),
     }
 }
 
 impl Link {
-    /// Sends a request, and waits until the daemon accepts it.
-    pub(super) async fn ask(&mut self, request: &Wish) -> Result<(), Unheard> {
+    /// Sends a request, with the client's own pipes if there is custody of them, and waits until the daemon accepts it.
+    /// Returns whether it takes the pipes.
+    pub(super) async fn ask(&mut self, request: &Wish, custody: Option<&Custody>) -> Result<bool, Unheard> {
         let asking = async {
-            self.stream.write_all(&request.encode()).await?;
+            let request = request.encode();
+            let sent = match custody {
+                // Without the pipes the daemon has its messages passed.
+                Some(custody) => custody.send(&self.stream, &request).await.unwrap_or(0),
+                None => 0,
+            };
+            self.stream.write_all(&request[sent..]).await?;
             read_word(&mut self.stream).await
         };
         match timeout(LONGEST_WELCOME, asking).await {
-            Ok(Ok(DaemonWord::Welcome(_))) => Ok(()),
+            Ok(Ok(DaemonWord::Accepted(is_direct))) => Ok(is_direct),
             Ok(Ok(DaemonWord::Refused(reason))) => Err(Unheard::Because(NoDaemon::new(reason))),
-            Ok(Ok(DaemonWord::Gone) | Err(_)) => Err(Unheard::Gone),
+            Ok(Ok(DaemonWord::Welcome(_) | DaemonWord::Gone) | Err(_)) => Err(Unheard::Gone),
             Err(_) => {
                 let seconds = LONGEST_WELCOME.as_secs();
                 let reason = format!("the daemon did not take the session within {seconds} seconds");
@@ -261,7 +272,7 @@ impl Link {
 
     /// Has the daemon serve its console on the connection, which is returned; `None` if it does not.
     pub async fn console(mut self, face: FaceKind, state: &Path) -> Option<DaemonStream> {
-        self.ask(&Wish::Console(face, state.to_owned())).await.ok()?;
+        self.ask(&Wish::Console(face, state.to_owned()), None).await.ok()?;
         Some(self.stream)
     }
 

@@ -4,13 +4,19 @@
 //!
 //! ```text
 //! client ──stdio──▶ relay ──socket──▶ daemon ──▶ servers
-//!                     │ no daemon, or too many deaths
-//!                     └──▶ the session goes on in the relay's own process
+//!    │                │ no daemon, or too many deaths
+//!    │                └──▶ the session goes on in the relay's own process
+//!    └──stdio itself, where the system can do that──▶ daemon
 //! ```
 //!
 //! Invariant: neither end sends a byte before it has checked whose process the other is.
 
 mod confinement;
+#[cfg(target_os = "linux")]
+mod direct;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_direct.rs"]
+mod direct;
 mod flight;
 mod link;
 #[cfg(windows)]
@@ -27,8 +33,9 @@ use pipe as endpoint;
 use socket as endpoint;
 
 pub use confinement::Confinement;
+pub use direct::DirectEnds;
 pub use endpoint::{DaemonListener, DaemonStream, has_listener, other_end, split, take_over};
 pub use link::{Daemons, NoDaemon};
 pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
-pub use wire::{ACCEPTED, Handover, OtherEnd, Wish, greet, read_request, refuse};
+pub use wire::{Handover, OtherEnd, Wish, accept, greet, read_request, refuse};

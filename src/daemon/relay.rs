@@ -1,5 +1,6 @@
 //! The relay: stands between a client and the daemon, passes whole lines in both directions, and keeps the
-//! session alive when the daemon dies.
+//! session alive when the daemon dies. Where it can, it lets the daemon read and write the client's own pipes
+//! (`direct.rs`), and looks after what the daemon leaves behind.
 //!
 //! ```text
 //! connect, hand over ──▶ pass lines ── the daemon ends: answer for it ──▶ wait for the next request ─┐
@@ -9,17 +10,19 @@
 //! ```
 //!
 //! Invariant: a line is sent once. Of a line of which a byte was sent, nothing is sent to the next daemon,
-//! unless it is `initialize`; a line of which none was sent goes to the next one whole.
+//! unless it is `initialize`; a line of which none was sent goes to the next one whole. A line that a daemon takes
+//! from the client itself is sent when it is whole.
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
+use super::direct::Custody;
 use super::endpoint::split;
 use super::flight::Flight;
 use super::link::{Daemons, Link, NoDaemon, Unheard};
@@ -31,6 +34,7 @@ use crate::core::record::Record;
 use crate::gateway::stdio::{Resumed, Unsent};
 use crate::transport::lines::{Line, Lines, PAUSE};
 use crate::transport::outbox::HIGH_WATER;
+use crate::transport::stdio::Stdin;
 
 /// The daemon may die this often within [`WINDOW`] before the session goes on alone.
 const MOST_DEATHS: usize = 3;
@@ -97,6 +101,8 @@ struct Upstairs {
 /// A session over its daemons.
 struct Session {
     flight: Flight,
+    /// What the daemon leaves behind that has the client's own pipes; `None` if lines are passed along.
+    custody: Option<Custody>,
     up: Upstairs,
     /// Lines for the client.
     down: Vec<u8>,
@@ -120,24 +126,29 @@ impl Relay {
     /// Passes lines until the session is over, or has to go on alone.
     pub async fn run(
         mut self,
-        stdin: &mut (impl AsyncRead + Unpin),
+        stdin: &mut Stdin,
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> RelayEnd {
         let mut session = Session::new(self.limit);
         loop {
-            let link = match self.hand_over(&session).await {
+            let link = match self.hand_over(&mut session).await {
                 Ok(link) => link,
                 Err(_) if session.called_off => return RelayEnd::Ended,
                 Err(reason) => return RelayEnd::Alone(session.alone(reason)),
             };
-            let Some(parting) = session.serve(link, stdin, stdout, calls).await else {
-                return RelayEnd::Ended;
-            };
-            let told = session.lost(self.handover.face);
+            if session.custody.is_some() {
+                stdin.leave_to_others();
+            }
+            let parting = session.serve(link, stdin, stdout, calls).await;
+            let mut told = std::mem::take(&mut session.down);
+            if parting.is_some() {
+                told.extend(session.lost(self.handover.face));
+            }
             if !session.tell(&told, stdout, calls).await {
                 return RelayEnd::Ended;
             }
+            let Some(parting) = parting else { return RelayEnd::Ended };
             if session.is_over() {
                 return RelayEnd::Ended;
             }
@@ -152,15 +163,22 @@ impl Relay {
     }
 
     /// A connection to a daemon that has taken the session.
-    async fn hand_over(&mut self, session: &Session) -> Result<Link, NoDaemon> {
+    async fn hand_over(&mut self, session: &mut Session) -> Result<Link, NoDaemon> {
         let record = session.record.as_ref().and_then(|record| serde_json::to_string(record).ok());
         self.handover.record = record;
         self.handover.first_question = session.flight.first_question;
         let request = Wish::Session(Box::new(self.handover.clone()));
         for _ in 0..MOST_ATTEMPTS {
             let mut link = self.daemons.connect().await?;
-            match link.ask(&request).await {
-                Ok(()) => return Ok(link),
+            let custody = session.up.all().and_then(|unsent| Custody::new(&unsent));
+            match link.ask(&request, custody.as_ref()).await {
+                Ok(is_direct) => {
+                    session.custody = custody.filter(|_| is_direct);
+                    if is_direct {
+                        session.up.forget();
+                    }
+                    return Ok(link);
+                }
                 Err(Unheard::Because(reason)) => return Err(reason),
                 Err(Unheard::Gone) => {}
             }
@@ -182,6 +200,7 @@ impl Session {
         };
         Self {
             flight: Flight::default(),
+            custody: None,
             up,
             down: Vec::new(),
             record: None,
@@ -223,7 +242,7 @@ impl Session {
     async fn serve(
         &mut self,
         link: Link,
-        stdin: &mut (impl AsyncRead + Unpin),
+        stdin: &mut Stdin,
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> Option<Parting> {
@@ -236,7 +255,7 @@ impl Session {
             self.up.say(&FromRelay::End);
         }
         loop {
-            let (can_write, can_read) = (self.up.can_write(), self.up.can_read());
+            let (can_write, can_read) = (self.up.can_write(), self.up.can_read() && self.custody.is_none());
             let (end, called_off) = (self.end, self.called_off);
             let up = &mut self.up;
             tokio::select! {
@@ -265,6 +284,7 @@ impl Session {
                 Some(()) = calls.hangup.recv() => self.up.say(&FromRelay::Reload),
                 () = until(end) => return None,
                 () = rest.reached() => {
+                    self.collect();
                     lines.free();
                     self.rest();
                 }
@@ -306,8 +326,25 @@ impl Session {
         }
     }
 
+    /// Looks at the lines that the daemon has taken from the client.
+    fn collect(&mut self) {
+        let Some(custody) = &mut self.custody else { return };
+        let (up, flight) = (&mut self.up, &mut self.flight);
+        // What is settled was taken before.
+        let mut settled = custody.settled();
+        custody.each_part(|part| up.taken(part, flight));
+        // Few are settled out of order, and the first one is the cheapest to find.
+        settled.sort_unstable();
+        settled.into_iter().for_each(|number| flight.settled(number));
+    }
+
     /// The daemon has closed the connection.
     fn part(&mut self, orderly: bool) -> Option<Parting> {
+        self.collect();
+        if let Some(mut custody) = self.custody.take() {
+            custody.each_carried_part(|part| self.up.taken(part, &mut self.flight));
+            self.down = custody.unsent();
+        }
         (!self.is_over()).then_some(Parting { orderly })
     }
 
@@ -323,10 +360,15 @@ impl Session {
                 }
                 FromDaemon::Question(message) => {
                     self.flight.asked(message);
-                    message
+                    // Who has the client's own pipes asks it there.
+                    if self.custody.is_some() { &[] } else { message }
                 }
                 FromDaemon::Record(record) => {
                     self.record = Record::read(record).or(self.record.take());
+                    continue;
+                }
+                FromDaemon::Collect => {
+                    self.collect();
                     continue;
                 }
                 FromDaemon::Bye => {
@@ -375,11 +417,7 @@ impl Session {
     }
 
     /// Waits, without a daemon, until the client sends a request. `false`: the session is over.
-    async fn wait_for_request(
-        &mut self,
-        stdin: &mut (impl AsyncRead + Unpin),
-        calls: &mut SystemCalls<'_>,
-    ) -> bool {
+    async fn wait_for_request(&mut self, stdin: &mut Stdin, calls: &mut SystemCalls<'_>) -> bool {
         let mut seen = 0;
         while !self.up.has_request(seen, &mut self.flight) {
             seen = self.up.ends.len();
@@ -475,6 +513,36 @@ impl Upstairs {
         }
     }
 
+    /// All that the client has sent and no daemon has taken; `None` if some of it is not known to the last byte.
+    fn all(&self) -> Option<Vec<u8>> {
+        let lines = (self.sent..self.ends.len()).map(|at| self.line(at));
+        let whole = lines.clone().all(|line| FromRelay::read(line).is_none());
+        let begun = self.lines.begun().filter(|_| whole && !self.closed)?;
+        Some([&self.waiting[..], begun].concat())
+    }
+
+    /// Forgets all that the client has sent.
+    fn forget(&mut self) {
+        (self.waiting, self.ends, self.sent, self.written) = (Vec::new(), VecDeque::new(), 0, 0);
+        self.lines.forget_begun();
+    }
+
+    /// Notes what the daemon has taken from the client.
+    fn taken(&mut self, part: &[u8], flight: &mut Flight) {
+        self.lines.feed(part);
+        while let Some(line) = self.lines.next_line() {
+            match line {
+                Line::Whole(line) => flight.sent(line),
+                Line::TooLong(long) => {
+                    let mut line = Vec::new();
+                    FromRelay::Long(long).write(&mut line);
+                    line.pop();
+                    flight.sent(&line);
+                }
+            }
+        }
+    }
+
     /// Lets a line of the relay's own wait for the daemon.
     fn say(&mut self, aside: &FromRelay<'_>) {
         aside.write(&mut self.waiting);
@@ -489,7 +557,10 @@ impl Upstairs {
             if start >= self.written {
                 break;
             }
-            flight.sent(self.line(self.sent));
+            let line = self.line(self.sent);
+            if FromRelay::read(line).is_none_or(|aside| aside.is_of_client()) {
+                flight.sent(line);
+            }
             self.sent += 1;
         }
         if self.written == self.waiting.len() {
@@ -605,6 +676,40 @@ mod tests {
         send(&mut session, "\"method\":\"ping\"}\n").await;
         assert!(has_request(&mut session));
         assert_eq!(session.up.waiting, br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_vec().into_iter().chain([b'\n']).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_daemon_with_the_clients_pipes_begins_with_all_that_the_last_one_did_not_take() {
+        let mut session = session();
+        send(&mut session, &(request(1, "ping") + "\n" + &request(2, "ping") + "\n{\"json")).await;
+        session.up.wrote(5, &mut session.flight);
+        session.lost(FaceKind::Workbench);
+        let all = session.up.all().expect("every byte is known");
+        assert_eq!(String::from_utf8_lossy(&all), request(2, "ping") + "\n{\"json");
+        session.up.forget();
+        assert_eq!(session.up.all(), Some(Vec::new()));
+        // What the relay says to a daemon is for that one, and a line that is too long is not there as it was sent.
+        send(&mut session, &format!("{}\n", "x".repeat(101))).await;
+        assert_eq!(session.up.all(), None);
+        session.up.forget();
+        send(&mut session, &"x".repeat(5000)).await;
+        assert_eq!(session.up.all(), None);
+    }
+
+    #[tokio::test]
+    async fn lines_that_the_daemon_takes_itself_are_in_flight() {
+        let mut session = session();
+        for part in [&request(1, "a")[..], "\n\n", &request(2, "b"), "\n", &"x".repeat(101), "\n{\"id\":"] {
+            session.up.taken(part.as_bytes(), &mut session.flight);
+        }
+        session.flight.settled(1);
+        let told = String::from_utf8(session.lost(FaceKind::Workbench)).expect("text");
+        assert!(told.contains("\"id\":2") && told.lines().count() == 1, "{told}");
+        assert_eq!(
+            session.up.all().as_deref(),
+            Some(&b"{\"id\":"[..]),
+            "what has begun goes to the next one"
+        );
     }
 
     #[tokio::test]

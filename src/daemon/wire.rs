@@ -4,7 +4,7 @@
 //! ```text
 //! daemon: mcp-workbench-daemon BUILD PID⏎
 //! other:  length, then texts that each end with a zero byte: session …, console …, status, or stop
-//! daemon: ok⏎ and the session's messages, or HTTP for the console, or JSON for a status, or no REASON⏎
+//! daemon: ok⏎ or direct⏎ and the session's messages, or HTTP for the console, or JSON for a status, or no REASON⏎
 //! ```
 //!
 //! Invariant: the greeting and `stop` stay as they are, since builds end each other's daemons.
@@ -207,8 +207,10 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<W
 /// What the daemon answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DaemonWord {
-    /// It greets, as the process with this id, or accepts what was wanted.
+    /// It greets, as the process with this id.
     Welcome(Option<u32>),
+    /// It accepts what was wanted, and says whether it reads and writes the client's own pipes.
+    Accepted(bool),
     /// It refuses, for this reason.
     Refused(String),
     /// It is gone.
@@ -254,8 +256,16 @@ fn is_end(kind: io::ErrorKind) -> bool {
     matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Accepts what was wanted.
-pub const ACCEPTED: &[u8] = b"ok\n";
+/// The daemon's word that it accepts what was wanted.
+const ACCEPTED: &str = "ok";
+/// The same, if it reads and writes the client's own pipes.
+const ACCEPTED_DIRECT: &str = "direct";
+
+/// Accepts what was wanted. `is_direct`: the daemon reads and writes the client's own pipes.
+pub async fn accept(stream: &mut (impl AsyncWrite + Unpin), is_direct: bool) -> io::Result<()> {
+    let word = if is_direct { ACCEPTED_DIRECT } else { ACCEPTED };
+    stream.write_all(format!("{word}\n").as_bytes()).await
+}
 
 /// Why the daemon refuses, if this is a refusal.
 pub(super) fn refusal(line: &[u8]) -> Option<String> {
@@ -266,7 +276,8 @@ pub(super) fn refusal(line: &[u8]) -> Option<String> {
 fn understand(line: &[u8]) -> Option<DaemonWord> {
     match refusal(line) {
         Some(reason) => Some(DaemonWord::Refused(reason)),
-        None if line == b"ok" => Some(DaemonWord::Welcome(None)),
+        None if line == ACCEPTED.as_bytes() => Some(DaemonWord::Accepted(false)),
+        None if line == ACCEPTED_DIRECT.as_bytes() => Some(DaemonWord::Accepted(true)),
         None => {
             let line = str::from_utf8(line).ok()?;
             let mut words = line.strip_prefix(GREETING)?.strip_prefix(' ')?.split(' ');
@@ -347,10 +358,11 @@ mod tests {
 
     #[tokio::test]
     async fn words_are_read_to_their_end_and_no_further() {
-        let mut stream = &b"no, really\nno way\nok\nrest"[..];
+        let mut stream = &b"no, really\nno way\nok\ndirect\nrest"[..];
         assert!(read_word(&mut stream).await.is_err(), "this is no word of ours");
         assert_eq!(read_word(&mut stream).await.expect("a refusal"), DaemonWord::Refused("way".into()));
-        assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Welcome(None));
+        assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Accepted(false));
+        assert_eq!(read_word(&mut stream).await.expect("an answer"), DaemonWord::Accepted(true));
         assert_eq!(stream, b"rest");
         assert_eq!(read_word(&mut &b"o"[..]).await.expect("an end"), DaemonWord::Gone);
         assert!(

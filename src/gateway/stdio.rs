@@ -4,17 +4,20 @@
 //! are released and not ended. Between its messages its two ends say things to each other
 //! ([`aside`](crate::core::aside)).
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Empty, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::restore::{reopen, restore};
 use super::{Gateway, SHUTTING_DOWN};
-use crate::core::aside::{BYE, FromRelay};
+use crate::core::aside::{BYE, COLLECT, FromRelay};
 use crate::core::record::Record;
 use crate::core::route::{RelayedLine, Route};
 use crate::core::session::ClientSession;
@@ -27,8 +30,20 @@ use crate::transport::outbox::Outbox;
 
 /// How long calls in flight may take to finish when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(1);
+/// The relay is asked to look at what was taken from its client when it is this much.
+const MOST_UNCOLLECTED: usize = 128 * 1024;
 /// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
+
+/// The ends of a session in the daemon.
+pub struct DaemonEnds<A, O, C> {
+    /// What the relay says: the client's lines and asides, or asides alone if the client is read itself.
+    pub relay: A,
+    /// What client and relay are told.
+    pub out: O,
+    /// The client itself, if the daemon has its pipes.
+    pub client: Option<C>,
+}
 
 /// Where a session goes on that stood somewhere before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +73,8 @@ pub async fn run(
 ) {
     let end = gateway.engine.clone();
     let client = StdioClient::new(gateway, resumed, None).await;
-    client.serve(unsent, stdin, stdout, shutdown, async { end.stop().await }).await;
+    let reading = client.read(unsent, stdin, None::<Empty>);
+    client.serve(reading, stdout, shutdown, async { end.stop().await }).await;
 }
 
 /// Serves one session of the daemon until its relay closes the connection or `shutdown` resolves. By the time
@@ -66,7 +82,11 @@ pub async fn run(
 pub async fn run_in_daemon(
     gateway: Arc<Gateway>,
     resumed: Option<Resumed>,
-    (stdin, stdout): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin + Send + 'static),
+    ends: DaemonEnds<
+        impl AsyncRead + Unpin,
+        impl AsyncWrite + Unpin + Send + 'static,
+        impl AsyncRead + Unpin,
+    >,
     on_reload: impl Fn() + Send + Sync + 'static,
     on_session: impl FnOnce(&Arc<ClientSession>),
     shutdown: impl Future<Output = ()>,
@@ -80,7 +100,8 @@ pub async fn run_in_daemon(
         session.tell_end(BYE);
     };
     let workspace = session.workspace.clone();
-    client.serve(None, stdin, stdout, goodbye, async { engine.discard(&workspace) }).await;
+    let reading = client.read(None, ends.relay, ends.client);
+    client.serve(reading, ends.out, goodbye, async { engine.discard(&workspace) }).await;
 }
 
 struct StdioClient {
@@ -89,6 +110,8 @@ struct StdioClient {
     out: Arc<Outbox>,
     /// Notified when the relay says that the session ends.
     end: Notify,
+    /// The number of lines that the client of a relay has sent.
+    count: AtomicU64,
     /// Called when the relay says that the file is to be read again; `None` outside the daemon.
     on_reload: Option<Box<dyn Fn() + Send + Sync>>,
 }
@@ -123,30 +146,31 @@ impl StdioClient {
             session.peer().skip_to(resumed.first_question);
             restore(&gateway, &session, &resumed.record).await;
         }
-        Self { gateway, session, out, end: Notify::new(), on_reload }
+        Self { gateway, session, out, end: Notify::new(), count: AtomicU64::new(0), on_reload }
     }
 
     /// Serves the client; `ended` releases or ends its upstreams.
     async fn serve(
-        self,
-        unsent: Option<Unsent>,
-        stdin: impl AsyncRead + Unpin,
+        &self,
+        reading: impl Future<Output = ()>,
         stdout: impl AsyncWrite + Unpin + Send + 'static,
         shutdown: impl Future<Output = ()>,
         ended: impl Future<Output = ()>,
     ) {
         let (session, out) = (self.session.clone(), self.out.clone());
-        let writer = tokio::spawn({
+        let mut writer = tokio::spawn({
             let out = out.clone();
             async move { out.run(stdout).await }
         });
-        let reading = self.read(unsent, stdin);
         tokio::pin!(reading);
         let mut open = true;
+        let (mut writes, in_daemon) = (true, self.on_reload.is_some());
         tokio::select! {
             () = &mut reading => open = false,
             () = self.end.notified() => {}
             () = shutdown => {}
+            // The relay answers for a daemon that cannot write, and knows whether the client is gone.
+            _ = &mut writer, if in_daemon => writes = false,
         }
         session.end();
         let ending = async {
@@ -164,104 +188,170 @@ impl StdioClient {
             }
         }
         out.close();
-        let _ = timeout(LAST_WRITE, writer).await;
+        if writes && timeout(LAST_WRITE, &mut writer).await.is_err() {
+            writer.abort();
+        }
     }
 
-    async fn read(&self, unsent: Option<Unsent>, mut stdin: impl AsyncRead + Unpin) {
-        let limit = self.gateway.engine.in_force.limit();
-        let mut scanner = Scanner::of_stream();
-        let mut lines = match unsent {
-            Some(Unsent { waiting, mut lines }) => {
-                for line in waiting.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                    self.take_unsent(&mut scanner, line);
-                    lines.pause().await;
-                }
-                lines
+    /// Reads what the client sends until it ends: on `stdin`, or, with a relay there, from the client itself.
+    async fn read(
+        &self,
+        unsent: Option<Unsent>,
+        stdin: impl AsyncRead + Unpin,
+        client: Option<impl AsyncRead + Unpin>,
+    ) {
+        let mut lines = Lines::new(self.limit());
+        if let Some(unsent) = unsent {
+            let mut scanner = Scanner::default();
+            lines = unsent.lines;
+            for line in unsent.waiting.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                self.take_unsent(&mut scanner, line);
+                lines.pause().await;
             }
-            None => Lines::new(limit.load(Ordering::Relaxed)),
+        }
+        let relayed = self.read_lines(stdin, lines, self.on_reload.is_some(), |_| {});
+        let Some(client) = client else { return relayed.await };
+        let direct = async {
+            let mut uncollected = 0;
+            let taken = |bytes| {
+                uncollected += bytes;
+                if uncollected >= MOST_UNCOLLECTED {
+                    uncollected = 0;
+                    self.session.tell_end(COLLECT);
+                }
+            };
+            let client = UntilEnd { stream: client, session: &self.session };
+            self.read_lines(client, Lines::new(self.limit()), false, taken).await;
+            // The client has gone, which is no death.
+            self.session.tell_end(BYE);
         };
-        let mut number = 0;
-        let mut route = || {
-            number += 1;
-            self.on_reload.as_ref().map(|_| Route::Relay(RelayedLine::new(&self.out, number)))
-        };
+        tokio::select! {
+            () = relayed => {}
+            () = direct => {}
+        }
+    }
+
+    /// Reads lines until the stream ends. `has_asides`: a relay says things between them. `read` hears how much came.
+    async fn read_lines(
+        &self,
+        mut stream: impl AsyncRead + Unpin,
+        mut lines: Lines,
+        has_asides: bool,
+        mut read: impl FnMut(usize),
+    ) {
+        let mut scanner = Scanner::of_stream();
         loop {
-            lines.set_limit(limit.load(Ordering::Relaxed));
-            match lines.read(&mut stdin).await {
+            lines.set_limit(self.limit());
+            match lines.read(&mut stream).await {
                 Ok(0) | Err(_) => break,
-                Ok(_) => {}
+                Ok(count) => read(count),
             }
             while let Some(line) = lines.next_line() {
-                self.take(&mut scanner, line, route());
+                match aside_of(&line).filter(|_| has_asides) {
+                    Some(aside) => self.take_aside(&mut scanner, aside),
+                    None => self.take(&mut scanner, line),
+                }
                 lines.pause().await;
             }
             // We read nothing from a client that does not read its answers.
             self.session.room().await;
         }
         if let Some(rest) = lines.rest() {
-            self.take(&mut scanner, Line::Whole(rest), route());
+            self.take(&mut scanner, Line::Whole(rest));
         }
+    }
+
+    fn limit(&self) -> usize {
+        self.gateway.engine.in_force.limit().load(Ordering::Relaxed)
+    }
+
+    /// The way of the answer to the next line, if that is not the session's.
+    fn route(&self) -> Option<Route> {
+        self.on_reload.as_ref()?;
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Route::Relay(RelayedLine::new(&self.out, number)))
     }
 
     /// Takes a line that a relay had for the daemon.
     fn take_unsent(&self, scanner: &mut Scanner, line: &[u8]) {
         match FromRelay::read(line) {
-            Some(FromRelay::Long(long)) => self.refuse_long(scanner, &long, None),
+            Some(FromRelay::Long(long)) => self.refuse_long(scanner, &long),
             // Stdin ends by itself, and whoever goes on alone looks at the file.
             Some(FromRelay::End | FromRelay::Reload) => {}
-            None => self.take(scanner, Line::Whole(line), None),
+            None => self.take(scanner, Line::Whole(line)),
         }
     }
 
-    /// Takes a line of the client, or of its relay; `route` is the way of its answer, if that is not the session's.
-    fn take(&self, scanner: &mut Scanner, line: Line<'_>, route: Option<Route>) {
+    /// Takes a line of the client.
+    fn take(&self, scanner: &mut Scanner, line: Line<'_>) {
         let text = match line {
             Line::Whole(text) => text,
-            Line::TooLong(long) => match FromRelay::read(long.start).filter(|_| route.is_some()) {
-                Some(aside) => return self.take_aside(scanner, aside, route),
-                None => return self.refuse_long(scanner, &long, route),
-            },
+            Line::TooLong(long) => return self.refuse_long(scanner, &long),
         };
         match scanner.scan(text) {
-            Err(invalid) => match FromRelay::read(text).filter(|_| route.is_some()) {
-                Some(aside) => self.take_aside(scanner, aside, route),
-                None => self.take_message(Err(Malformed::no_json(invalid)), route),
-            },
-            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root(), route),
-            Ok(doc) => self.take_message(Message::read(doc.root()), route),
+            Err(invalid) => self.take_message(Err(Malformed::no_json(invalid))),
+            Ok(doc) if doc.root().is_array() => self.take_batch(doc.root()),
+            Ok(doc) => self.take_message(Message::read(doc.root())),
         }
     }
 
-    fn take_aside(&self, scanner: &mut Scanner, aside: FromRelay<'_>, route: Option<Route>) {
+    fn take_aside(&self, scanner: &mut Scanner, aside: FromRelay<'_>) {
         match (aside, &self.on_reload) {
             (FromRelay::End, _) => self.end.notify_one(),
             (FromRelay::Reload, Some(reload)) => reload(),
             (FromRelay::Reload, None) => {}
-            (FromRelay::Long(long), _) => self.refuse_long(scanner, &long, route),
+            (FromRelay::Long(long), _) => self.refuse_long(scanner, &long),
         }
     }
 
-    fn refuse_long(&self, scanner: &mut Scanner, long: &TooLong<'_>, route: Option<Route>) {
+    fn refuse_long(&self, scanner: &mut Scanner, long: &TooLong<'_>) {
         let id = raw_id(scanner, long.start).and_then(Id::from_raw);
         let limit = self.gateway.engine.settings().max_message_bytes;
         let message = format!("{} bytes are more than the {limit} of maxMessageBytes", long.length);
-        self.take_message(Err(Malformed::new(id, &message)), route);
+        self.take_message(Err(Malformed::new(id, &message)));
     }
 
-    fn take_message(&self, message: Result<Message<'_>, Malformed>, route: Option<Route>) {
-        self.gateway.take(&self.session, message, route, None);
+    fn take_message(&self, message: Result<Message<'_>, Malformed>) {
+        self.gateway.take(&self.session, message, self.route(), None);
     }
 
     /// Only version 2025-03-26 has batches.
-    fn take_batch(&self, array: Node<'_>, route: Option<Route>) {
+    fn take_batch(&self, array: Node<'_>) {
         if self.session.hello().is_none_or(|hello| hello.version != Version::V2025March) {
             let why = Malformed::new(None, "batches are part of 2025-03-26 only");
-            return self.take_message(Err(why), route);
+            return self.take_message(Err(why));
         }
         let parts = batch_parts(array);
         match parts.is_empty() {
-            true => self.take_message(Err(Malformed::new(None, "the batch is empty")), route),
-            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), route),
+            true => self.take_message(Err(Malformed::new(None, "the batch is empty"))),
+            false => self.gateway.take_batch(&self.session, Message::read_parts(&parts), self.route()),
+        }
+    }
+}
+
+/// What a relay says by a line, if it is not the client that speaks.
+fn aside_of<'a>(line: &Line<'a>) -> Option<FromRelay<'a>> {
+    match line {
+        Line::Whole(text) => FromRelay::read(text),
+        Line::TooLong(long) => FromRelay::read(long.start),
+    }
+}
+
+/// The client itself, until its session ends: what it sends then is for the next daemon.
+struct UntilEnd<'a, C> {
+    stream: C,
+    session: &'a ClientSession,
+}
+
+impl<C: AsyncRead + Unpin> AsyncRead for UntilEnd<'_, C> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.session.is_ending() {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_read(context, buffer),
         }
     }
 }

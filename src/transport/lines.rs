@@ -118,6 +118,21 @@ impl Lines {
         .await
     }
 
+    /// Takes bytes that were read already.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.space().extend_from_slice(bytes);
+    }
+
+    /// The beginning of the next line, which may be empty; `None` if it is too long to be kept.
+    pub fn begun(&self) -> Option<&[u8]> {
+        self.overflow.is_none().then(|| &self.buffer[self.start..])
+    }
+
+    /// Forgets that beginning.
+    pub fn forget_begun(&mut self) {
+        (self.start, self.seen) = (self.buffer.len(), self.buffer.len());
+    }
+
     /// Frees the memory of lines that were taken, unless another has begun, and what is kept for others.
     pub fn free(&mut self) {
         SPARE.take();

@@ -48,6 +48,19 @@ impl PipeWriter {
     }
 }
 
+/// Enlarges a pipe if so many bytes fill it, and says whether they do. If the system refuses, it keeps its size.
+#[cfg(target_os = "linux")]
+pub fn widen(pipe: impl AsFd, bytes: usize) -> bool {
+    use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+    if bytes < USUAL {
+        return false;
+    }
+    if fcntl_getpipe_size(&pipe).is_ok_and(|size| size < WIDE) {
+        let _ = fcntl_setpipe_size(&pipe, WIDE);
+    }
+    true
+}
+
 impl<P: AsFd> End<P> {
     fn new(pipe: P) -> Self {
         Self {
@@ -57,15 +70,10 @@ impl<P: AsFd> End<P> {
         }
     }
 
-    /// Enlarges the pipe if so many bytes fill it. If the system refuses, it keeps its size.
     #[cfg(target_os = "linux")]
     fn carries(&mut self, bytes: usize) {
-        use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-        if bytes >= USUAL && !self.widened {
-            self.widened = true;
-            if fcntl_getpipe_size(&self.pipe).is_ok_and(|size| size < WIDE) {
-                let _ = fcntl_setpipe_size(&self.pipe, WIDE);
-            }
+        if !self.widened {
+            self.widened = widen(&self.pipe, bytes);
         }
     }
 

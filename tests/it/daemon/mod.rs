@@ -1,6 +1,6 @@
 //! One daemon for all sessions: who shares what ([`sharing`]), how sessions, servers and the daemon end ([`ending`]),
 //! what becomes of a session when the daemon dies ([`death`]) or somebody dies on the way into it ([`stages`]), what it
-//! takes along when it goes on alone ([`alone`]), where the daemon is and whom it trusts ([`place`]), that it counts time
+//! takes along when it goes on alone ([`alone`]), what the pipes of clients have to do with it ([`pipes`]), where the daemon is and whom it trusts ([`place`]), that it counts time
 //! ([`clock`]), what a changed file means for its sessions ([`reload`]), which servers rest in it ([`resting`]), what
 //! reaches the model through it ([`reaching`]), what people see of it ([`verbs`]) and of what is in its way ([`reasons`]),
 //! and what it takes ([`cost`]).
@@ -10,6 +10,7 @@ mod clock;
 mod cost;
 mod death;
 mod ending;
+mod pipes;
 mod place;
 mod reaching;
 mod reasons;

@@ -179,8 +179,14 @@ fn the_daemon_inherits_no_descriptor() {
     let peer = den.session_with(|command| leak(command, &leaked));
     let relay = format!("/proc/{}/fd", peer.pid());
     assert!(inherited.iter().all(|one| seen(&relay).contains(one)), "the relay has them: {:?}", seen(&relay));
-    inherited.extend((0..3).map(|number| fs::read_link(format!("{relay}/{number}")).expect("it is open")));
-    let kept = seen(&format!("/proc/{}/fd", den.daemon_pid()));
+    let stdio = |number| fs::read_link(format!("{relay}/{number}")).expect("it is open");
+    let stdin = stdio(0);
+    inherited.extend((0..3).map(stdio));
+    let daemon = format!("/proc/{}/fd", den.daemon_pid());
+    assert!(seen(&daemon).contains(&stdin), "a session's input is the daemon's while it lasts");
+    leave(peer);
+    den.until("its end", |now| sessions(now) == 0);
+    let kept = seen(&daemon);
     assert!(!kept.is_empty());
     for one in inherited {
         assert!(!kept.contains(&one), "it keeps {one:?}: {kept:?}");
@@ -190,7 +196,6 @@ fn the_daemon_inherits_no_descriptor() {
     for one in kept {
         assert!(own.iter().any(|part| one.to_string_lossy().contains(part)), "{one:?}");
     }
-    leave(peer);
 }
 
 /// Lets the program inherit these, as careless programs do.

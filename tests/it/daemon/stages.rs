@@ -21,6 +21,12 @@ fn kill_at(command: &mut Command, stage: SystemCall) {
     confine(command, Some(stage), libc::SECCOMP_RET_KILL_PROCESS);
 }
 
+fn hello() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
+    )
+}
+
 fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(libc::SIGSYS)
 }
@@ -35,15 +41,15 @@ fn a_relay_that_is_killed_at_any_stage_leaves_nothing_behind() {
         ("before it connects", (libc::SYS_connect, None)),
         ("before it knows who listens", (libc::SYS_getsockopt, Some(libc::SO_PEERCRED as u32))),
         ("before it reads the greeting", (libc::SYS_recvfrom, Some(128))),
-        ("before it says what it wants", (libc::SYS_sendto, None)),
+        ("before it says what it wants", (libc::SYS_sendmsg, None)),
         ("before it knows that it is taken", (libc::SYS_recvfrom, Some(1))),
-        ("before it reads from its client", (libc::SYS_read, Some(16 * 1024))),
+        ("before it learns how the session stands", (libc::SYS_read, Some(16 * 1024))),
     ] {
         let mut command = den.command();
         kill_at(&mut command, call);
         // Its client has spoken before it is there.
         let (stdin, mut client) = std::io::pipe().expect("a pipe");
-        client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("there is room");
+        client.write_all(format!("{}\n", hello()).as_bytes()).expect("there is room");
         let status = Peer::spawn_on(&mut command, stdin.into()).wait();
         assert!(was_killed(status), "{stage}: {status}");
         den.until("its end", |now| sessions(now) == 1);
@@ -60,9 +66,11 @@ fn a_daemon_that_is_killed_at_any_stage_has_a_successor() {
         ("before it takes the connection", (libc::SYS_accept4, None)),
         ("before it knows who is there", (libc::SYS_getsockopt, Some(libc::SO_PEERCRED as u32))),
         ("before it greets", (libc::SYS_sendto, None)),
+        ("before it knows what comes with the wish", (libc::SYS_recvmsg, None)),
         ("before it reads what is wanted", (libc::SYS_recvfrom, Some(4))),
-        ("before it says that it takes the session", (libc::SYS_sendto, Some(3))),
-        ("before it reads the first message", (libc::SYS_read, Some(16 * 1024))),
+        ("before it says that it takes the session", (libc::SYS_sendto, Some(7))),
+        ("before it takes the first message", (libc::SYS_splice, None)),
+        ("before it notes the first answer", (libc::SYS_pwrite64, Some(16))),
     ] {
         let mut killed = den.start_daemon(|command| kill_at(command, call));
         let mut peer = den.session();
@@ -95,9 +103,7 @@ fn a_client_that_is_killed_at_any_stage_leaves_nothing_behind() {
     let mut stays = den.session();
     open(&mut stays, "dev");
     let pid = den.daemon_pid();
-    let hello = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{VERSION}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
-    );
+    let hello = hello();
     let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"open_toolbox","arguments":{"toolbox_name":"dev"}}}"#;
     for said in
         ["", &hello[..20], &format!("{hello}\n"), &format!("{hello}\n{call}"), &format!("{hello}\n{call}\n")]
