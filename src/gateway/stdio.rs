@@ -247,7 +247,7 @@ impl StdioClient {
                 Ok(count) => read(count),
             }
             while let Some(line) = lines.next_line() {
-                match aside_of(&line).filter(|_| has_asides) {
+                match has_asides.then(|| aside_of(&line)).flatten() {
                     Some(aside) => self.take_aside(&mut scanner, aside),
                     None => self.take(&mut scanner, line),
                 }

@@ -88,8 +88,7 @@ fn call(id: &str, tool: &str, arguments: &Value) -> String {
     request(id, "tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// A session in which the daemon is killed after so many of many answers: each call has one, in the order of
-/// nothing but luck.
+/// A session in which the daemon is killed after so many of many answers: each call has one all the same.
 fn kill_after(den: &Den, mut client: Client, killed_after: usize, text: &str) {
     const CALLS: usize = 600;
     let calls: String = (0..CALLS)
