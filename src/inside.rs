@@ -42,7 +42,7 @@ pub fn main(_: FaceKind) -> ExitCode {
 /// well. Spans go where the environment says.
 fn serve(file: &Path) {
     run(async {
-        let (stdin, stdout) = (transport::stdio::Stdin::default(), transport::stdio::stdout());
+        let (stdin, stdout) = (transport::stdio::ClientInput::default(), transport::stdio::stdout());
         let (gateway, _) = gateway(file);
         stdio::run(gateway.clone(), (None, None), stdin, stdout, std::future::pending()).await;
         finish_events(&gateway);

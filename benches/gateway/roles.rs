@@ -61,6 +61,11 @@ pub(crate) fn play(arguments: &[String]) {
             starts.and_then(|mut file| file.write_all(b"started\n")).expect("a file that can be written");
             upstream(Era::named(era), tools.parse().expect("a number of tools"));
         }
+        ["holding", kilobytes, era, tools] => {
+            let held = vec![1_u8; kilobytes.parse::<usize>().expect("a number of kilobytes") * 1024];
+            upstream(Era::named(era), tools.parse().expect("a number of tools"));
+            std::hint::black_box(held);
+        }
         ["bytes"] => limits::bytes(),
         ["before", file] => limits::before(file),
         ["envelope", era] => limits::envelope(Era::named(era)),

@@ -178,6 +178,12 @@ impl File {
         Self::written(&["counted", starts, Era::Legacy.name(), &tools], size)
     }
 
+    /// One whose upstreams each hold this much memory.
+    pub(crate) fn holding(kilobytes: usize, size: Size) -> Self {
+        let (kilobytes, tools) = (kilobytes.to_string(), size.2.to_string());
+        Self::written(&["holding", &kilobytes, Era::Legacy.name(), &tools], size)
+    }
+
     fn written(role: &[&str], Size(toolboxes, servers, _): Size) -> Self {
         let program = std::env::current_exe().expect("it runs");
         let arguments: Vec<&str> = [roles::ARGUMENT].iter().chain(role).copied().collect();

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -34,8 +34,8 @@ use crate::core::record::Record;
 use crate::core::session::ClientSession;
 use crate::core::sharing::DaemonSession;
 use crate::daemon::{
-    Confinement, DaemonListener, DaemonPlace, DaemonStream, DirectEnds, Handover, OtherEnd, Wish, accept,
-    greet, has_listener, other_end, read_request, refuse, split, take_over,
+    Confinement, DaemonListener, DaemonPlace, DaemonStream, DirectEnds, Handover, OtherEnd, SessionOut, Wish,
+    accept, accept_direct, greet, has_listener, other_end, read_request, refuse, split, take_over,
 };
 use crate::edit::file::contents;
 use crate::gateway::console::{Console, Door, FileProblem, House, KeyFile};
@@ -302,7 +302,7 @@ impl RunningDaemon {
             }
             Wish::Console(face, state) => match self.console(face, state) {
                 Ok(console) => {
-                    accept(&mut stream, false).await?;
+                    accept(&mut stream).await?;
                     console.serve(stream).await;
                     Ok(())
                 }
@@ -357,19 +357,25 @@ impl RunningDaemon {
         }
         let (pool, member) = self.seat(loaded, pid);
         let seat = Seat { daemon: self.clone(), pool: pool.clone(), member: member.clone() };
-        accept(&mut stream, direct.is_some()).await?;
         let (reload, mut ending) = (pool.reload.clone(), self.ending.subscribe());
+        match direct {
+            Some(_) => tokio::select! {
+                accepted = accept_direct(&mut stream) => accepted?,
+                _ = ending.wait_for(|ending| *ending) => return Ok(()),
+            },
+            None => accept(&mut stream).await?,
+        }
         let on_session = |session: &Arc<ClientSession>| *member.session.lock() = Arc::downgrade(session);
         let shutdown = async move {
             let _ = ending.wait_for(|ending| *ending).await;
         };
         let (relay, out) = split(stream)?;
-        let (client, out): (_, Box<dyn AsyncWrite + Send + Unpin>) = match direct {
+        let (client, out) = match direct {
             Some(direct) => {
                 let (client, out) = direct.split(out);
-                (Some(client), Box::new(out))
+                (Some(client), SessionOut::Direct(out))
             }
-            None => (None, Box::new(out)),
+            None => (None, SessionOut::Relayed(out)),
         };
         let ends = DaemonEnds { relay, out, client };
         let on_reload = move || reload.notify_one();

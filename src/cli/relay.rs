@@ -14,14 +14,14 @@ use super::reload::Hangup;
 use crate::config::Common;
 use crate::core::process::{Launcher, daemon};
 use crate::daemon::{Alone, DaemonPlace, Daemons, Handover, Relay, RelayEnd, SystemCalls};
-use crate::transport::stdio::Stdin;
+use crate::transport::stdio::ClientInput;
 
 /// Hands the session to the daemon. `None`: it is over; else it has to go on here.
 pub(super) async fn relay(
     loader: &Loader,
     common: &Common,
     shutdown: &mut Pin<Box<dyn Future<Output = ()>>>,
-    stdin: &mut Stdin,
+    stdin: &mut ClientInput,
     stdout: &mut (impl AsyncWrite + Unpin),
 ) -> Result<Option<Alone>, Failure> {
     let (send, hangup) = mpsc::channel(1);

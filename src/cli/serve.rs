@@ -21,7 +21,7 @@ use crate::gateway::stdio::{Resumed, Unsent};
 use crate::gateway::{Configured, Gateway, count_events, finish_events, note_reload, stdio};
 use crate::lock::Lock;
 use crate::replicas::Replicas;
-use crate::transport::stdio::{Stdin, stdout};
+use crate::transport::stdio::{ClientInput, stdout};
 
 /// Serves one client on stdin and stdout, or many over HTTP.
 pub(super) fn run(
@@ -71,7 +71,7 @@ pub(super) fn run(
 
 /// The client on our stdin and stdout.
 struct Client {
-    stdin: Stdin,
+    stdin: ClientInput,
     stdout: Box<dyn AsyncWrite + Send + Unpin>,
     /// Resolves when the system asks us to end.
     shutdown: Pin<Box<dyn Future<Output = ()>>>,
@@ -142,7 +142,7 @@ impl<'a> Service<'a> {
 
     async fn serve_stdio(self, configured: Configured, log: &Log) -> Result<u8, Failure> {
         let client = Client {
-            stdin: Stdin::default(),
+            stdin: ClientInput::default(),
             stdout: stdout(),
             shutdown: Box::pin(signal()?),
             resumed: None,

@@ -1,7 +1,7 @@
 //! `status` and `stop`: what the daemon runs, told by itself, and the end of all daemons.
 
 use std::io::{self, Write};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
@@ -58,14 +58,13 @@ fn server(pool: &Pool, upstream: &Arc<Upstream>, processes: &ProcessTable) -> Va
         _ => "stopped",
     };
     let pid = upstream.usage.pid().filter(|_| matches!(state, "starting" | "running"));
-    let idle = if upstream.is_busy() { Duration::ZERO } else { upstream.usage.last().elapsed() };
     let mut told = json!({
         "state": state,
         "pid": pid,
         "rss": pid.map_or(0, |pid| processes.of_tree(pid)),
         "sessions": pool.engine.audience.lookers(upstream).len(),
         "calls": upstream.usage.calls(),
-        "idle": idle.as_secs(),
+        "idle": upstream.usage.idle().as_secs(),
     });
     match pool.face {
         FaceKind::Workbench => {

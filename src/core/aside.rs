@@ -8,7 +8,8 @@
 //! daemon:  ␁=N ANSWER         the N-th line of the relay is settled: by this answer, or without one if none follows
 //!          ␁?MESSAGE          a question to the client, or the withdrawal of one
 //!          ␁{…}               how the session stands
-//!          ␁collect           the relay should look at what the daemon has taken from the client
+//!          ␁collect L N       the relay should look at what the daemon has taken from the client, of which the first N bytes
+//!                             are L lines; the numbers are left out where a line is too long to be counted
 //!          ␁bye               the daemon ends in order, and takes nothing new
 //! ```
 //!
@@ -27,8 +28,17 @@ const ASIDE: u8 = 1;
 /// The line by which the daemon announces its orderly end, without its line break.
 pub const BYE: &[u8] = b"\x01bye";
 
-/// The line by which the daemon asks its relay to look at what it has taken, without its line break.
-pub const COLLECT: &[u8] = b"\x01collect";
+/// How a line begins by which the daemon asks its relay to look at what it has taken.
+const COLLECT: &[u8] = b"\x01collect";
+
+/// A place between two lines of what a client has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputPlace {
+    /// How many lines are before it.
+    pub lines: u64,
+    /// How many bytes are before it.
+    pub offset: u64,
+}
 
 /// How a line begins that stands for a line of the client that was too long.
 const LONG_LINE: &[u8] = b"\x01long ";
@@ -100,8 +110,8 @@ pub enum FromDaemon<'a> {
     Question(&'a [u8]),
     /// How the session stands.
     Record(&'a str),
-    /// Much of what the daemon has taken from the client has not been looked at.
-    Collect,
+    /// Much of what the daemon has taken from the client has not been looked at. It may tell a place in it.
+    Collect(Option<InputPlace>),
     /// The daemon takes nothing new.
     Bye,
     /// An aside that we do not know.
@@ -121,14 +131,25 @@ impl<'a> FromDaemon<'a> {
             }
             [ASIDE, b'?', message @ ..] => Self::Question(message),
             BYE => Self::Bye,
-            COLLECT => Self::Collect,
-            [ASIDE, rest @ ..] => match str::from_utf8(rest) {
-                Ok(record) if record.starts_with('{') => Self::Record(record),
+            [ASIDE, rest @ ..] => match (line.strip_prefix(COLLECT), str::from_utf8(rest)) {
+                (Some(place), _) => Self::Collect(read_place(place)),
+                (None, Ok(record)) if record.starts_with('{') => Self::Record(record),
                 _ => Self::Unknown,
             },
             message => Self::Message(message),
         }
     }
+}
+
+/// The line by which the daemon asks its relay to look at what it has taken, without its line break.
+pub fn collect_line(place: Option<InputPlace>) -> Vec<u8> {
+    let place = place.map_or(String::new(), |InputPlace { lines, offset }| format!(" {lines} {offset}"));
+    [COLLECT, place.as_bytes()].concat()
+}
+
+fn read_place(text: &[u8]) -> Option<InputPlace> {
+    let (lines, offset) = str::from_utf8(text).ok()?.strip_prefix(' ')?.split_once(' ')?;
+    Some(InputPlace { lines: lines.parse().ok()?, offset: offset.parse().ok()? })
 }
 
 /// Writes what stands before the answer that settles a line.
@@ -193,7 +214,8 @@ mod tests {
         assert_eq!(FromDaemon::read(&record_line("{\"open\":[]}")), FromDaemon::Record("{\"open\":[]}"));
         for (line, meaning) in [
             (BYE, FromDaemon::Bye),
-            (COLLECT, FromDaemon::Collect),
+            (COLLECT, FromDaemon::Collect(None)),
+            (b"\x01collect 2 30", FromDaemon::Collect(Some(InputPlace { lines: 2, offset: 30 }))),
             (b"{}", FromDaemon::Message(b"{}")),
             (b"\x01what", FromDaemon::Unknown),
             (b"\x01{\xff", FromDaemon::Unknown),

@@ -282,31 +282,21 @@ impl Engine {
         method: &'static str,
         params: Node<'_>,
         changes: &[MemberChange<'_>],
-        reply: Reply,
+        mut reply: Reply,
         finish: impl FnOnce(Answer<'_>, Reply) + Send + 'static,
     ) {
-        // Where nobody wants to know what becomes of a call, nothing is carried along for it.
-        let Some(daemon_session) = reply.session().workspace.daemon_session() else {
-            return match reply.is_followed() {
-                true => self.forward_noted(upstream, method, params, changes, reply, Box::new(finish)),
-                false => self.dispatch(upstream, method, params, changes, reply, finish),
-            };
-        };
         // The daemon is asked how much its servers are used.
-        daemon_session.count_call();
-        upstream.usage.begin();
-        let used = upstream.clone();
-        let finish = move |answer: Answer<'_>, reply: Reply| {
-            used.usage.end();
-            finish(answer, reply);
-        };
+        if let Some(daemon_session) = reply.session().workspace.daemon_session() {
+            daemon_session.count_call();
+            reply.uses(upstream);
+        }
+        // Where nobody wants to know what becomes of a call, nothing is carried along for it.
         match reply.is_followed() {
             true => self.forward_noted(upstream, method, params, changes, reply, Box::new(finish)),
             false => self.dispatch(upstream, method, params, changes, reply, finish),
         }
     }
 
-    /// As [`Self::forward`], and notes how the call goes for those who follow it.
     fn forward_noted(
         self: &Arc<Self>,
         upstream: &Arc<Upstream>,

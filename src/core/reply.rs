@@ -11,6 +11,8 @@ use super::modern::{Cache, ModernCall};
 use super::observed::is_error;
 use super::route::{OutgoingKind, Route};
 use super::session::{ClientSession, Ticket};
+use super::sharing::Using;
+use super::upstream::Upstream;
 use crate::events::{Behalf, ErrorType, Exchange};
 use crate::json::{MemberChange, Node, Raw};
 use crate::protocol::era::Version;
@@ -65,11 +67,22 @@ pub struct Reply {
     pub opened: bool,
     /// What becomes of the request, where somebody wants to know.
     exchange: Option<Box<Exchange>>,
+    /// The upstream that works on the request, where somebody asks how much it is used.
+    using: Option<Using>,
 }
 
 impl Reply {
     pub(super) fn new(session: Arc<ClientSession>, key: Ticket, modern: Option<Arc<ModernCall>>) -> Self {
-        Self { session, key: Some(key), modern, params: None, level: &[], opened: false, exchange: None }
+        Self {
+            session,
+            key: Some(key),
+            modern,
+            params: None,
+            level: &[],
+            opened: false,
+            exchange: None,
+            using: None,
+        }
     }
 
     /// Keeps the parameters of a modern request whose upstream may ask for more.
@@ -109,6 +122,11 @@ impl Reply {
     #[inline]
     pub(super) fn is_followed(&self) -> bool {
         self.exchange.is_some()
+    }
+
+    /// Notes that this upstream works on the request.
+    pub(super) fn uses(&mut self, upstream: &Arc<Upstream>) {
+        self.using = Some(Using::new(upstream));
     }
 
     /// The client that sent the request.

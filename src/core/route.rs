@@ -5,8 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::aside;
-use crate::transport::outbox::{Out, Outbox};
+use crate::transport::outbox::{Effect, Out, Outbox};
 
 /// Where messages to a client over HTTP go. Each POST has a sink, and each session has one for messages that
 /// belong to no request.
@@ -93,22 +92,14 @@ impl RelayedLine {
     }
 
     fn push(&self, kind: OutgoingKind<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let settles = kind.is_answer() && !self.settled.load(Ordering::Relaxed);
-        self.out.push(|out| {
+        if !kind.is_answer() || self.settled.load(Ordering::Relaxed) {
+            return self.out.push_with((kind == OutgoingKind::Question).then_some(Effect::Asks), write);
+        }
+        self.out.push_with(Some(Effect::Settles(self.number)), |out| {
             let start = out.len();
-            match kind {
-                _ if settles => aside::write_settled(out, self.number),
-                OutgoingKind::Question => aside::write_question(out),
-                _ => {}
-            }
-            let marked = out.len();
             write(out);
-            match out.len() == marked {
-                true => out.truncate(start),
-                // A panic in `write` leaves the line to the next answer.
-                false if settles => self.settled.store(true, Ordering::Relaxed),
-                false => {}
-            }
+            // A panic in `write` leaves the line to the next answer.
+            self.settled.store(out.len() > start, Ordering::Relaxed);
         })
     }
 }
@@ -116,7 +107,7 @@ impl RelayedLine {
 impl Drop for RelayedLine {
     fn drop(&mut self) {
         if !*self.settled.get_mut() {
-            self.out.push(|out| aside::write_settled(out, self.number));
+            self.out.settle(self.number);
         }
     }
 }
@@ -186,13 +177,37 @@ impl Sink for Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::outbox::{Destination, Gathered, Mark};
+    use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Keeps what it is given, with the effect before each message that has one.
+    #[derive(Default)]
+    struct Kept(String);
+
+    impl Destination for &mut Kept {
+        async fn write_gathered(
+            &mut self,
+            Gathered { text, marks, .. }: &Gathered,
+            _left: impl Fn(usize) + Send + Sync,
+        ) -> io::Result<()> {
+            let mut copied = 0;
+            for Mark { place, effect } in marks {
+                self.0.push_str(str::from_utf8(&text[copied..place.start]).expect("text"));
+                let message = str::from_utf8(&text[place.clone()]).expect("text").trim_end();
+                self.0.push_str(&format!("{effect:?}: {message}\n"));
+                copied = place.end;
+            }
+            self.0.push_str(str::from_utf8(&text[copied..]).expect("text"));
+            Ok(())
+        }
+    }
 
     async fn written(out: Arc<Outbox>) -> String {
         out.close();
-        let mut written = Vec::new();
-        out.run(&mut written).await.expect("memory is writable");
-        String::from_utf8(written).expect("text").replace('\u{1}', "^")
+        let mut kept = Kept::default();
+        out.run(&mut kept).await.expect("memory is writable");
+        kept.0
     }
 
     fn text(text: &str) -> impl FnOnce(&mut Vec<u8>) {
@@ -218,7 +233,8 @@ mod tests {
         main.push(OutgoingKind::Notice("notifications/message"), text("notice"));
         main.push(OutgoingKind::Question, text("who"));
         drop((refused, broken, main));
-        let expected = "progress\n^?question\n^=1 result\n^=2 \n^=3 error\n^=4 sorry\nnotice\n^?who\n";
+        let expected = "progress\nAsks: question\nSettles(1): result\nSettles(2): \nSettles(3): error\n\
+             Settles(4): sorry\nnotice\nAsks: who\n";
         assert_eq!(written(out).await, expected);
     }
 }

@@ -534,7 +534,7 @@ impl ClientSession {
     /// Sends a line that is not for the client, but for the client's end of a session of the daemon.
     pub fn tell_end(&self, line: &[u8]) {
         if let Some(out) = self.main.outbox() {
-            out.push(|out| out.extend_from_slice(line));
+            out.push_aside(line);
         }
     }
 

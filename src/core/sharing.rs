@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -15,7 +15,7 @@ use super::process::{Variables, inherited};
 use super::record::Record;
 use super::session::ClientSession;
 use super::stderr::Tail;
-use super::upstream::Spec;
+use super::upstream::{Spec, Upstream};
 use crate::catalog::Exposed;
 use crate::config::{Command, Http, Isolation, Transport};
 use crate::json::Raw;
@@ -187,9 +187,11 @@ const SHOWN_LINES: usize = 50;
 /// How much an upstream is used, for those who ask what runs.
 pub struct Usage {
     calls: AtomicU64,
+    /// How many requests it works on.
+    open: AtomicU64,
     /// How often nobody had the upstream open any more.
     released: AtomicU64,
-    /// When the last request ended, or the upstream was made.
+    /// When it had no more requests to work on, or was made.
     last: Mutex<Instant>,
     /// The id of the process that was started last; 0 before that is known.
     pid: Mutex<Arc<AtomicU32>>,
@@ -203,6 +205,7 @@ impl Default for Usage {
     fn default() -> Self {
         Self {
             calls: AtomicU64::new(0),
+            open: AtomicU64::new(0),
             released: AtomicU64::new(0),
             last: Mutex::new(Instant::now()),
             pid: Mutex::default(),
@@ -221,16 +224,6 @@ impl Usage {
     /// What a view showed of the upstream last, if it still does.
     pub(super) fn shown(&self) -> Option<Arc<Exposed>> {
         self.shown.lock().upgrade()
-    }
-
-    /// Notes the beginning of a request.
-    pub(super) fn begin(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes the end of a request.
-    pub(super) fn end(&self) {
-        *self.last.lock() = Instant::now();
     }
 
     /// Notes where the id of the upstream's process will stand, and what it writes to stderr.
@@ -254,9 +247,12 @@ impl Usage {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// When the last request ended, or the upstream was made.
-    pub fn last(&self) -> Instant {
-        *self.last.lock()
+    /// For how long it has had no request to work on.
+    pub fn idle(&self) -> Duration {
+        match self.open.load(Ordering::Relaxed) {
+            0 => self.last.lock().elapsed(),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Notes that nobody has the upstream open any more. Returns the number of this release.
@@ -267,6 +263,26 @@ impl Usage {
     /// Whether nobody had the upstream since the release with this number.
     pub(super) fn is_released(&self, number: u64) -> bool {
         self.released.load(Ordering::Relaxed) == number
+    }
+}
+
+/// A request that an upstream works on.
+pub(super) struct Using(Arc<Upstream>);
+
+impl Using {
+    pub(super) fn new(upstream: &Arc<Upstream>) -> Self {
+        upstream.usage.calls.fetch_add(1, Ordering::Relaxed);
+        upstream.usage.open.fetch_add(1, Ordering::Relaxed);
+        Self(upstream.clone())
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        let usage = &self.0.usage;
+        if usage.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *usage.last.lock() = Instant::now();
+        }
     }
 }
 

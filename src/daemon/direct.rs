@@ -21,6 +21,7 @@
 //! Invariant: bytes of the output file are never overwritten, nor is part of a page freed: pipes may refer to them.
 
 use std::fs::{self, File};
+use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,11 +41,12 @@ use rustix::net::{
 };
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use rustix::process::{Resource, getrlimit};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
 use super::endpoint::DaemonStream;
-use crate::core::aside::{FromDaemon, write_question};
+use crate::core::aside::{InputPlace, write_question};
+use crate::transport::outbox::{Destination, Effect, Gathered, Mark};
 use crate::transport::pipe::widen;
 use crate::transport::stdio::{WatchedStream, watched_stdin, watched_stdout};
 
@@ -76,6 +78,8 @@ pub(super) struct Custody {
     /// How much of the input and of the ledger was read.
     input_read: u64,
     ledger_read: u64,
+    /// The place in the input that the daemon has told last.
+    place: Option<InputPlace>,
 }
 
 impl Custody {
@@ -104,6 +108,7 @@ impl Custody {
             ledger: file()?,
             input_read: 0,
             ledger_read: 0,
+            place: None,
         })
     }
 
@@ -127,9 +132,8 @@ impl Custody {
         descriptors
     }
 
-    /// The lines that were settled since the last time.
-    pub(super) fn settled(&mut self) -> Vec<u64> {
-        let mut numbers = Vec::new();
+    /// Adds the numbers of the lines that were settled since the last time.
+    pub(super) fn settled(&mut self, numbers: &mut Vec<u64>) {
         let length = self.output.metadata().map_or(0, |about| about.len());
         let mut part = vec![0; PART];
         while let Ok(count @ 1..) = self.ledger.read_at(&mut part, self.ledger_read) {
@@ -142,7 +146,17 @@ impl Custody {
             }
         }
         free(&self.ledger, self.ledger_read);
-        numbers
+    }
+
+    /// Takes note of a place in the input, and returns the one before.
+    pub(super) fn told(&mut self, place: Option<InputPlace>) -> Option<InputPlace> {
+        std::mem::replace(&mut self.place, place)
+    }
+
+    /// Leaves out the input up to a place.
+    pub(super) fn skip_to(&mut self, place: InputPlace) {
+        self.input_read = place.offset;
+        self.free_read();
     }
 
     /// Hands on what the daemon has taken from the client since the last time.
@@ -152,6 +166,10 @@ impl Custody {
             take(&part[..count]);
             self.input_read += count as u64;
         }
+        self.free_read();
+    }
+
+    fn free_read(&mut self) {
         // The daemon reads what it has taken only when it comes to it.
         let read = self.input.stream_position().unwrap_or_default();
         free(&self.input, read.min(self.input_read));
@@ -238,16 +256,14 @@ impl DirectEnds {
                 sent: 0,
                 freed: 0,
                 entered: 0,
-                text: Vec::new(),
                 entries: Vec::new(),
             },
         })
     }
 
     /// Both directions; what is for the relay alone goes to `relay`.
-    pub fn split<R: AsyncWrite + Unpin>(self, relay: R) -> (DirectInput, DirectOutput<R>) {
-        let output = DirectOutput { relay, output: self.output, notes: Vec::new(), taken: 0, full: None };
-        (self.input, output)
+    pub fn split<R>(self, relay: R) -> (DirectInput, DirectOutput<R>) {
+        (self.input, DirectOutput { relay, output: self.output, full: None })
     }
 }
 
@@ -343,14 +359,10 @@ impl AsyncRead for DirectInput {
     }
 }
 
-/// What the client is told. Takes whole lines, as a relay would get them.
+/// What the client is told.
 pub struct DirectOutput<R> {
     relay: R,
     output: Output,
-    /// What is for the relay alone and was not written yet.
-    notes: Vec<u8>,
-    /// How many bytes were taken that have not all been sent.
-    taken: usize,
     /// Watched while the client's pipe is full.
     full: Option<UnixStream>,
 }
@@ -367,57 +379,26 @@ struct Output {
     freed: u64,
     /// How much is in the ledger.
     entered: u64,
-    /// What was taken and not stored yet.
-    text: Vec<u8>,
+    /// The entries that are being written.
     entries: Vec<u8>,
 }
 
 impl Output {
-    /// Takes whole lines apart: what the relay is to know before they are stored goes to `notes`.
-    fn take(&mut self, lines: &[u8], notes: &mut Vec<u8>) {
-        let Self { text, entries, .. } = self;
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', lines) {
-            let line = &lines[start..end];
-            let message = match FromDaemon::read(line) {
-                FromDaemon::Message(message) => message,
-                FromDaemon::Settled(number, answer) => {
-                    let length = text.len() + answer.len() + usize::from(!answer.is_empty());
-                    write_entry(entries, number, self.written + length as u64);
-                    answer
-                }
-                FromDaemon::Question(message) => {
-                    write_question(notes);
-                    notes.extend_from_slice(message);
-                    notes.push(b'\n');
-                    message
-                }
-                _ => {
-                    notes.extend_from_slice(&lines[start..=end]);
-                    &[]
-                }
-            };
-            if !message.is_empty() {
-                text.extend_from_slice(message);
-                text.push(b'\n');
+    /// Stores messages. From then on the client gets them, whoever dies.
+    fn store(&mut self, Gathered { text, marks, .. }: &Gathered) -> io::Result<()> {
+        for Mark { place, effect } in marks {
+            if let Effect::Settles(number) = effect {
+                write_entry(&mut self.entries, *number, self.written + place.end as u64);
             }
-            start = end + 1;
         }
-    }
-
-    /// Stores what was taken, if that is not done. From then on the client gets it, whoever dies.
-    fn store(&mut self) -> io::Result<()> {
         if !self.entries.is_empty() {
             self.ledger.write_all_at(&self.entries, self.entered)?;
             self.entered += self.entries.len() as u64;
             self.entries.clear();
+            self.entries.shrink_to(KEPT);
         }
-        if !self.text.is_empty() {
-            self.output.write_all_at(&self.text, self.written)?;
-            self.written += self.text.len() as u64;
-            self.text.clear();
-            self.text.shrink_to(KEPT);
-        }
+        self.output.write_all_at(text, self.written)?;
+        self.written += text.len() as u64;
         Ok(())
     }
 
@@ -444,49 +425,56 @@ impl Output {
     }
 }
 
-impl<R: AsyncWrite + Unpin> AsyncWrite for DirectOutput<R> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        lines: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let Self { relay, output, notes, taken, full } = &mut *self;
-        if *taken == 0 {
-            output.take(lines, notes);
-            *taken = lines.len();
-        }
-        // The relay knows how the session stands before it can find an answer that tells of it.
-        while !notes.is_empty() {
-            let written = ready!(Pin::new(&mut *relay).poll_write(context, notes))?;
-            notes.drain(..written);
-        }
-        output.store()?;
+impl<R> DirectOutput<R> {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match output.send() {
-                Ok(()) => break,
+            match self.output.send() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                sent => {
+                    self.full = None;
+                    return Poll::Ready(sent);
+                }
             }
-            if full.is_none() {
-                *full = Some(UnixStream::from_std(output.stdout.try_clone()?.into())?);
+            if self.full.is_none() {
+                self.full = Some(UnixStream::from_std(self.output.stdout.try_clone()?.into())?);
             }
-            let Some(stdout) = full else { continue };
+            let Some(stdout) = &self.full else { continue };
             ready!(stdout.poll_write_ready(context))?;
             // It is not, or we would not be here; the next time it has become so.
             let _ =
                 stdout.try_io(Interest::WRITABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
         }
-        *full = None;
-        Poll::Ready(Ok(std::mem::take(taken)))
     }
+}
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+impl<R: AsyncWrite + Unpin + Send> Destination for DirectOutput<R> {
+    async fn write_gathered(
+        &mut self,
+        gathered: &Gathered,
+        left: impl Fn(usize) + Send + Sync,
+    ) -> io::Result<()> {
+        // The relay knows how the session stands before it can find an answer that tells of it.
+        let notes = notes_of(gathered);
+        if !notes.is_empty() {
+            self.relay.write_all(&notes).await?;
+        }
+        self.output.store(gathered)?;
+        poll_fn(|context| self.poll_send(context)).await?;
+        left(0);
+        Ok(())
     }
+}
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.relay).poll_shutdown(context)
+/// What the relay is to know before the messages are stored.
+fn notes_of(Gathered { text, marks, asides }: &Gathered) -> Vec<u8> {
+    let mut notes = asides.clone();
+    for Mark { place, effect } in marks {
+        if let Effect::Asks = effect {
+            write_question(&mut notes);
+            notes.extend_from_slice(&text[place.clone()]);
+        }
     }
+    notes
 }
 
 /// Moves bytes without waiting for any; `at` is where they go in a file.
@@ -541,10 +529,11 @@ fn read_entry(entry: &[u8]) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::session_out::gathered;
     use super::*;
     use std::io::{PipeReader, PipeWriter, Write};
     use std::os::unix::fs::MetadataExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncReadExt;
 
     /// A client whose stdin is of this kind, the relay's custody, and the daemon's ends.
     fn session(is_socket: bool, first: &[u8]) -> (OwnedFd, PipeReader, Custody, DirectEnds) {
@@ -564,6 +553,16 @@ mod tests {
             custody.descriptors().into_iter().map(|one| one.try_clone_to_owned().expect("a descriptor"));
         let ends = DirectEnds::new(given.collect()).expect("all are there");
         (to_us, from_us, custody, ends)
+    }
+
+    async fn say(output: &mut DirectOutput<impl AsyncWrite + Unpin + Send>, lines: &[u8]) -> io::Result<()> {
+        output.write_gathered(&gathered(lines), |_| {}).await
+    }
+
+    fn settled(custody: &mut Custody) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        custody.settled(&mut numbers);
+        numbers
     }
 
     fn collected(custody: &mut Custody) -> String {
@@ -635,17 +634,15 @@ mod tests {
         let (_stdin, mut client, mut custody, ends) = session(false, b"");
         let (mut relay, notes) = tokio::io::duplex(1000);
         let (_input, mut output) = ends.split(notes);
-        output
-            .write_all(b"\x01=1 {1}\n{progress}\n\x01{\"open\":[]}\n\x01=3 \n\x01?{ask}\n")
-            .await
-            .expect("both read");
-        output.write_all(b"\x01=2 {2}\n\x01bye\n").await.expect("both read");
+        let first = b"\x01=1 {1}\n{progress}\n\x01{\"open\":[]}\n\x01=3 \n\x01?{ask}\n";
+        say(&mut output, first).await.expect("both read");
+        say(&mut output, b"\x01=2 {2}\n\x01bye\n").await.expect("both read");
         let mut told = vec![0; 100];
         let count = io::Read::read(&mut client, &mut told).expect("it is there");
         assert_eq!(&told[..count], b"{1}\n{progress}\n{ask}\n{2}\n");
         let count = relay.read(&mut told).await.expect("it is there");
         assert_eq!(&told[..count], b"\x01{\"open\":[]}\n\x01?{ask}\n\x01bye\n");
-        assert_eq!((custody.settled(), custody.settled()), (vec![1, 3, 2], vec![]), "each once");
+        assert_eq!((settled(&mut custody), settled(&mut custody)), (vec![1, 3, 2], vec![]), "each once");
         assert!(custody.unsent().is_empty());
     }
 
@@ -654,7 +651,7 @@ mod tests {
         let (_stdin, _client, mut custody, ends) = session(false, b"");
         let (mut relay, notes) = tokio::io::duplex(4);
         let (_input, mut output) = ends.split(notes);
-        let writing = output.write_all(b"\x01{\"open\":[\"dev\"]}\n\x01=1 {opened}\n");
+        let writing = say(&mut output, b"\x01{\"open\":[\"dev\"]}\n\x01=1 {opened}\n");
         tokio::pin!(writing);
         tokio::select! {
             biased;
@@ -662,14 +659,14 @@ mod tests {
             () = std::future::ready(()) => {}
         }
         assert_eq!(
-            (custody.settled(), custody.unsent()),
+            (settled(&mut custody), custody.unsent()),
             (vec![], vec![]),
             "a death now would lose the call"
         );
         let mut told = [0; 17];
         let (written, read) = tokio::join!(writing, relay.read_exact(&mut told));
         written.and(read).expect("both read");
-        assert_eq!((custody.settled(), &told), (vec![1], b"\x01{\"open\":[\"dev\"]}"));
+        assert_eq!((settled(&mut custody), &told), (vec![1], b"\x01{\"open\":[\"dev\"]}"));
     }
 
     #[tokio::test]
@@ -679,11 +676,11 @@ mod tests {
         let lines: String = (1..5000).map(|number| format!("\x01={number} {{{number:100}}}\n")).collect();
         tokio::select! {
             biased;
-            _ = output.write_all(lines.as_bytes()) => panic!("nobody reads"),
+            _ = say(&mut output, lines.as_bytes()) => panic!("nobody reads"),
             () = std::future::ready(()) => {}
         }
         drop(output);
-        assert_eq!(custody.settled().len(), 4999, "they will be sent");
+        assert_eq!(settled(&mut custody).len(), 4999, "they will be sent");
         let unsent = custody.unsent();
         assert!(!unsent.is_empty());
         drop(custody);
@@ -698,18 +695,16 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_not_whole_settles_nothing_and_is_not_sent() {
         let (_stdin, _client, mut custody, mut ends) = session(false, b"");
-        let mut notes = Vec::new();
-        ends.output.take(b"\x01=1 {1}\n", &mut notes);
-        ends.output.store().expect("there is room");
+        ends.output.store(&gathered(b"\x01=1 {1}\n")).expect("there is room");
         let mut entry = Vec::new();
         write_entry(&mut entry, 2, 8);
         custody.ledger.write_all_at(&entry, ENTRY as u64).expect("there is room");
         custody.output.write_all_at(b"{2}", 4).expect("there is room");
-        assert_eq!(custody.settled(), [1]);
+        assert_eq!(settled(&mut custody), [1]);
         assert_eq!(custody.unsent(), b"{1}\n");
         // The daemon lives, and comes to it.
         custody.output.write_all_at(b"\n", 7).expect("there is room");
-        assert_eq!(custody.settled(), [2]);
+        assert_eq!(settled(&mut custody), [2]);
         assert_eq!(custody.unsent(), b"{1}\n{2}\n");
     }
 
@@ -724,8 +719,8 @@ mod tests {
             io::Read::read_to_end(&mut client, &mut told).expect("it ends");
             told
         });
-        output.write_all(lines.as_bytes()).await.expect("it is read");
-        output.write_all(line.as_bytes()).await.expect("it is read");
+        say(&mut output, lines.as_bytes()).await.expect("it is read");
+        say(&mut output, line.as_bytes()).await.expect("it is read");
         assert!(
             custody.output.metadata().expect("it is open").blocks() * 512 < 600_000,
             "what was sent is freed"

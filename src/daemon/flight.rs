@@ -153,10 +153,32 @@ impl Flight {
         }
     }
 
+    /// Leaves out the lines up to this number, if all of them are among the settled ones, whose numbers are sorted. Returns
+    /// whether it does.
+    pub(super) fn skip_to(&mut self, number: u64, settled: &mut Vec<u64>) -> bool {
+        let place = |number| settled.partition_point(|other| *other <= number);
+        let skipped = place(self.last)..place(number);
+        // Only an answer to a question tells that the question is no longer open.
+        let all =
+            number > self.last && skipped.len() as u64 == number - self.last && self.questions.is_empty();
+        if all {
+            settled.drain(skipped);
+            self.last = number;
+        }
+        all
+    }
+
     fn keep(&mut self, line: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(line);
         self.lines.push_back((self.last, Unsettled::Unread(start..self.text.len())));
+    }
+
+    /// Notes which lines the daemon is done with, and keeps the numbers of those that are not known yet. They are sorted: few
+    /// are settled out of order, and the first one is the cheapest to find.
+    pub(super) fn settle(&mut self, settled: &mut Vec<u64>) {
+        let known = settled.partition_point(|number| *number <= self.last);
+        settled.drain(..known).for_each(|number| self.settled(number));
     }
 
     /// Notes that the daemon is done with a line.
@@ -336,6 +358,31 @@ mod tests {
         let text = String::from_utf8(lines).expect("UTF-8");
         assert!(text.is_empty() || text.ends_with('\n'), "whole lines: {text:?}");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    #[test]
+    fn lines_are_left_out_only_if_all_of_them_are_settled() {
+        let mut flight = Flight::default();
+        send(&mut flight, &request("1", "tools/call"));
+        // The second line is not settled yet.
+        let mut settled = vec![1, 3, 4];
+        assert!(!flight.skip_to(3, &mut settled));
+        flight.settle(&mut settled);
+        assert_eq!(settled, [3, 4], "of these nothing is known yet");
+        settled.insert(0, 2);
+        assert!(flight.skip_to(3, &mut settled));
+        assert_eq!(settled, [4]);
+        assert!(!flight.skip_to(3, &mut settled), "there is nothing to leave out");
+        send(&mut flight, &request("4", "tools/call"));
+        send(&mut flight, &request("5", "tools/call"));
+        flight.settle(&mut settled);
+        // An answer to a question is settled without an answer, but closes the question.
+        flight.asked(br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#);
+        assert!(!flight.skip_to(6, &mut vec![6]));
+        send(&mut flight, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        assert!(flight.skip_to(7, &mut vec![7]));
+        let ids: Vec<_> = lost(&mut flight).iter().map(|answer| answer["id"].to_string()).collect();
+        assert_eq!(ids, ["5"]);
     }
 
     #[test]

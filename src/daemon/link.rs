@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::direct::Custody;
 use super::endpoint::{self, DaemonStream};
 use super::place::DaemonPlace;
-use super::wire::{DaemonWord, Wish, read_greeting, read_word, refusal};
+use super::wire::{DaemonWord, Wish, confirm, read_greeting, read_word, refusal};
 use crate::config::locate::FaceKind;
 use crate::core::process::{Launcher, daemon};
 
@@ -259,7 +259,10 @@ impl Link {
             read_word(&mut self.stream).await
         };
         match timeout(LONGEST_WELCOME, asking).await {
-            Ok(Ok(DaemonWord::Accepted(is_direct))) => Ok(is_direct),
+            Ok(Ok(DaemonWord::Accepted(false))) => Ok(false),
+            Ok(Ok(DaemonWord::Accepted(true))) => {
+                confirm(&mut self.stream).await.map(|()| true).map_err(|_| Unheard::Gone)
+            }
             Ok(Ok(DaemonWord::Refused(reason))) => Err(Unheard::Because(NoDaemon::new(reason))),
             Ok(Ok(DaemonWord::Welcome(_) | DaemonWord::Gone) | Err(_)) => Err(Unheard::Gone),
             Err(_) => {

@@ -23,6 +23,7 @@ mod link;
 mod pipe;
 mod place;
 mod relay;
+mod session_out;
 #[cfg(unix)]
 mod socket;
 mod wire;
@@ -38,4 +39,5 @@ pub use endpoint::{DaemonListener, DaemonStream, has_listener, other_end, split,
 pub use link::{Daemons, NoDaemon};
 pub use place::DaemonPlace;
 pub use relay::{Alone, Relay, RelayEnd, SystemCalls};
-pub use wire::{Handover, OtherEnd, Wish, accept, greet, read_request, refuse};
+pub use session_out::SessionOut;
+pub use wire::{Handover, OtherEnd, Wish, accept, accept_direct, greet, read_request, refuse};

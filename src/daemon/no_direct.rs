@@ -1,10 +1,14 @@
 //! Stands for `direct.rs` where no system call moves bytes between pipes and files: relays pass all messages along.
 
+use std::convert::Infallible;
 use std::io;
+use std::marker::PhantomData;
 
-use tokio::io::{AsyncWrite, Empty};
+use tokio::io::Empty;
 
 use super::endpoint::DaemonStream;
+use crate::core::aside::InputPlace;
+use crate::transport::outbox::{Destination, Gathered};
 
 /// What the relay of such a session has. There is none.
 pub(super) enum Custody {}
@@ -18,7 +22,15 @@ impl Custody {
         match *self {}
     }
 
-    pub(super) fn settled(&mut self) -> Vec<u64> {
+    pub(super) fn settled(&mut self, _numbers: &mut Vec<u64>) {
+        match *self {}
+    }
+
+    pub(super) fn told(&mut self, _place: Option<InputPlace>) -> Option<InputPlace> {
+        match *self {}
+    }
+
+    pub(super) fn skip_to(&mut self, _place: InputPlace) {
         match *self {}
     }
 
@@ -45,7 +57,20 @@ impl DirectEnds {
     }
 
     /// Both directions.
-    pub fn split<R: AsyncWrite + Unpin>(self, _relay: R) -> (Empty, R) {
+    pub fn split<R>(self, _relay: R) -> (Empty, DirectOutput<R>) {
         match self {}
+    }
+}
+
+/// What the client is told. There is none.
+pub struct DirectOutput<R>(Infallible, PhantomData<R>);
+
+impl<R: Send> Destination for DirectOutput<R> {
+    async fn write_gathered(
+        &mut self,
+        _gathered: &Gathered,
+        _left: impl Fn(usize) + Send + Sync,
+    ) -> io::Result<()> {
+        match self.0 {}
     }
 }

@@ -28,13 +28,13 @@ use super::flight::Flight;
 use super::link::{Daemons, Link, NoDaemon, Unheard};
 use super::wire::{Handover, Wish};
 use crate::config::locate::FaceKind;
-use crate::core::aside::{FromDaemon, FromRelay, write_line};
+use crate::core::aside::{FromDaemon, FromRelay, InputPlace, write_line};
 use crate::core::process::give_back;
 use crate::core::record::Record;
 use crate::gateway::stdio::{Resumed, Unsent};
 use crate::transport::lines::{Line, Lines, PAUSE};
 use crate::transport::outbox::HIGH_WATER;
-use crate::transport::stdio::Stdin;
+use crate::transport::stdio::ClientInput;
 
 /// The daemon may die this often within [`WINDOW`] before the session goes on alone.
 const MOST_DEATHS: usize = 3;
@@ -103,6 +103,8 @@ struct Session {
     flight: Flight,
     /// What the daemon leaves behind that has the client's own pipes; `None` if lines are passed along.
     custody: Option<Custody>,
+    /// The numbers of settled lines that the daemon has taken and nobody has looked at.
+    settled: Vec<u64>,
     up: Upstairs,
     /// Lines for the client.
     down: Vec<u8>,
@@ -126,7 +128,7 @@ impl Relay {
     /// Passes lines until the session is over, or has to go on alone.
     pub async fn run(
         mut self,
-        stdin: &mut Stdin,
+        stdin: &mut ClientInput,
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> RelayEnd {
@@ -201,6 +203,7 @@ impl Session {
         Self {
             flight: Flight::default(),
             custody: None,
+            settled: Vec::new(),
             up,
             down: Vec::new(),
             record: None,
@@ -242,7 +245,7 @@ impl Session {
     async fn serve(
         &mut self,
         link: Link,
-        stdin: &mut Stdin,
+        stdin: &mut ClientInput,
         stdout: &mut (impl AsyncWrite + Unpin),
         calls: &mut SystemCalls<'_>,
     ) -> Option<Parting> {
@@ -284,7 +287,7 @@ impl Session {
                 Some(()) = calls.hangup.recv() => self.up.say(&FromRelay::Reload),
                 () = until(end) => return None,
                 () = rest.reached() => {
-                    self.collect();
+                    self.collect(None);
                     lines.free();
                     self.rest();
                 }
@@ -326,21 +329,28 @@ impl Session {
         }
     }
 
-    /// Looks at the lines that the daemon has taken from the client.
-    fn collect(&mut self) {
+    /// Looks at the lines that the daemon has taken from the client. With `place`, only at those that may not be settled: it
+    /// is told when they have just been taken, so all of them are settled up to the place that was told before.
+    fn collect(&mut self, place: Option<InputPlace>) {
         let Some(custody) = &mut self.custody else { return };
-        let (up, flight) = (&mut self.up, &mut self.flight);
+        let (up, flight, settled) = (&mut self.up, &mut self.flight, &mut self.settled);
         // What is settled was taken before.
-        let mut settled = custody.settled();
-        custody.each_part(|part| up.taken(part, flight));
-        // Few are settled out of order, and the first one is the cheapest to find.
+        custody.settled(settled);
         settled.sort_unstable();
-        settled.into_iter().for_each(|number| flight.settled(number));
+        match custody.told(place).filter(|_| place.is_some()) {
+            Some(before) if flight.skip_to(before.lines, settled) => {
+                up.lines.forget_begun();
+                custody.skip_to(before);
+            }
+            _ => custody.each_part(|part| up.taken(part, flight)),
+        }
+        flight.settle(settled);
     }
 
     /// The daemon has closed the connection.
     fn part(&mut self, orderly: bool) -> Option<Parting> {
-        self.collect();
+        self.collect(None);
+        self.settled = Vec::new();
         if let Some(mut custody) = self.custody.take() {
             custody.each_carried_part(|part| self.up.taken(part, &mut self.flight));
             self.down = custody.unsent();
@@ -367,8 +377,8 @@ impl Session {
                     self.record = Record::read(record).or(self.record.take());
                     continue;
                 }
-                FromDaemon::Collect => {
-                    self.collect();
+                FromDaemon::Collect(place) => {
+                    self.collect(place);
                     continue;
                 }
                 FromDaemon::Bye => {
@@ -412,12 +422,13 @@ impl Session {
         self.up.waiting.shrink_to_fit();
         // Readers let go of their memory by themselves, but perhaps only when it is too late to give it back.
         self.up.lines.free();
+        self.settled.shrink_to_fit();
         self.flight.compact();
         give_back();
     }
 
     /// Waits, without a daemon, until the client sends a request. `false`: the session is over.
-    async fn wait_for_request(&mut self, stdin: &mut Stdin, calls: &mut SystemCalls<'_>) -> bool {
+    async fn wait_for_request(&mut self, stdin: &mut ClientInput, calls: &mut SystemCalls<'_>) -> bool {
         let mut seen = 0;
         while !self.up.has_request(seen, &mut self.flight) {
             seen = self.up.ends.len();
@@ -532,6 +543,8 @@ impl Upstairs {
         self.lines.feed(part);
         while let Some(line) = self.lines.next_line() {
             match line {
+                // What looks like an aside is one line of nonsense, and settled as such.
+                Line::Whole(line) if FromRelay::read(line).is_some() => flight.sent(b"?"),
                 Line::Whole(line) => flight.sent(line),
                 Line::TooLong(long) => {
                     let mut line = Vec::new();

@@ -5,7 +5,11 @@
 //! daemon: mcp-workbench-daemon BUILD PID⏎
 //! other:  length, then texts that each end with a zero byte: session …, console …, status, or stop
 //! daemon: ok⏎ or direct⏎ and the session's messages, or HTTP for the console, or JSON for a status, or no REASON⏎
+//! relay:  ⏎ if it was direct
 //! ```
+//!
+//! A relay that has waited too long goes on alone, so a daemon touches the client's own pipes only when the relay has
+//! heard that it is to.
 //!
 //! Invariant: the greeting and `stop` stay as they are, since builds end each other's daemons.
 
@@ -260,11 +264,26 @@ fn is_end(kind: io::ErrorKind) -> bool {
 const ACCEPTED: &str = "ok";
 /// The same, if it reads and writes the client's own pipes.
 const ACCEPTED_DIRECT: &str = "direct";
+/// What a relay says to that.
+const HEARD: u8 = b'\n';
 
-/// Accepts what was wanted. `is_direct`: the daemon reads and writes the client's own pipes.
-pub async fn accept(stream: &mut (impl AsyncWrite + Unpin), is_direct: bool) -> io::Result<()> {
-    let word = if is_direct { ACCEPTED_DIRECT } else { ACCEPTED };
-    stream.write_all(format!("{word}\n").as_bytes()).await
+/// Accepts what was wanted.
+pub async fn accept(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    stream.write_all(format!("{ACCEPTED}\n").as_bytes()).await
+}
+
+/// Accepts a session whose client's own pipes the daemon reads and writes, and waits until the relay has heard it.
+pub async fn accept_direct(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
+    stream.write_all(format!("{ACCEPTED_DIRECT}\n").as_bytes()).await?;
+    match stream.read_u8().await? {
+        HEARD => Ok(()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Tells the daemon that the client's own pipes are its now.
+pub(super) async fn confirm(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    stream.write_all(&[HEARD]).await
 }
 
 /// Why the daemon refuses, if this is a refusal.
@@ -354,6 +373,26 @@ mod tests {
         let (heard, said) = tokio::join!(read_greeting(&mut ours), saying);
         said.expect("it is read");
         assert_eq!(heard.expect("a greeting"), DaemonWord::Welcome(Some(34)));
+    }
+
+    #[tokio::test]
+    async fn the_clients_pipes_are_the_daemons_once_the_relay_has_heard_it() {
+        for said in [Some(HEARD), Some(b'x'), None] {
+            let (mut theirs, mut ours) = tokio::io::duplex(64);
+            let accepting = accept_direct(&mut ours);
+            tokio::pin!(accepting);
+            tokio::select! {
+                biased;
+                _ = &mut accepting => panic!("the relay may have gone on alone"),
+                word = read_word(&mut theirs) => assert_eq!(word.expect("a word"), DaemonWord::Accepted(true)),
+            }
+            match said {
+                Some(HEARD) => confirm(&mut theirs).await.expect("it is read"),
+                Some(other) => theirs.write_u8(other).await.expect("it is read"),
+                None => drop(theirs),
+            }
+            assert_eq!(accepting.await.is_ok(), said == Some(HEARD), "{said:?}");
+        }
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::restore::{reopen, restore};
 use super::{Gateway, SHUTTING_DOWN};
-use crate::core::aside::{BYE, COLLECT, FromRelay};
+use crate::core::aside::{BYE, FromRelay, InputPlace, collect_line};
 use crate::core::record::Record;
 use crate::core::route::{RelayedLine, Route};
 use crate::core::session::ClientSession;
@@ -26,12 +26,12 @@ use crate::protocol::cut_off::raw_id;
 use crate::protocol::era::Version;
 use crate::protocol::message::{Id, Malformed, Message, batch_parts};
 use crate::transport::lines::{Line, Lines, TooLong};
-use crate::transport::outbox::Outbox;
+use crate::transport::outbox::{Destination, Outbox};
 
 /// How long calls in flight may take to finish when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The relay is asked to look at what was taken from its client when it is this much.
-const MOST_UNCOLLECTED: usize = 128 * 1024;
+const MOST_UNCOLLECTED: u64 = 128 * 1024;
 /// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 
@@ -82,11 +82,7 @@ pub async fn run(
 pub async fn run_in_daemon(
     gateway: Arc<Gateway>,
     resumed: Option<Resumed>,
-    ends: DaemonEnds<
-        impl AsyncRead + Unpin,
-        impl AsyncWrite + Unpin + Send + 'static,
-        impl AsyncRead + Unpin,
-    >,
+    ends: DaemonEnds<impl AsyncRead + Unpin, impl Destination + Send + 'static, impl AsyncRead + Unpin>,
     on_reload: impl Fn() + Send + Sync + 'static,
     on_session: impl FnOnce(&Arc<ClientSession>),
     shutdown: impl Future<Output = ()>,
@@ -153,7 +149,7 @@ impl StdioClient {
     async fn serve(
         &self,
         reading: impl Future<Output = ()>,
-        stdout: impl AsyncWrite + Unpin + Send + 'static,
+        stdout: impl Destination + Send + 'static,
         shutdown: impl Future<Output = ()>,
         ended: impl Future<Output = ()>,
     ) {
@@ -209,15 +205,19 @@ impl StdioClient {
                 lines.pause().await;
             }
         }
-        let relayed = self.read_lines(stdin, lines, self.on_reload.is_some(), |_| {});
+        let relayed = self.read_lines(stdin, lines, self.on_reload.is_some(), |_, _| {});
         let Some(client) = client else { return relayed.await };
         let direct = async {
-            let mut uncollected = 0;
-            let taken = |bytes| {
-                uncollected += bytes;
-                if uncollected >= MOST_UNCOLLECTED {
-                    uncollected = 0;
-                    self.session.tell_end(COLLECT);
+            let (mut read, mut collected) = (0, 0);
+            let taken = |bytes: usize, lines: &Lines| {
+                read += bytes as u64;
+                if read - collected >= MOST_UNCOLLECTED {
+                    collected = read;
+                    let place = lines.begun().map(|begun| InputPlace {
+                        lines: self.count.load(Ordering::Relaxed),
+                        offset: read - begun.len() as u64,
+                    });
+                    self.session.tell_end(&collect_line(place));
                 }
             };
             let client = UntilEnd { stream: client, session: &self.session };
@@ -231,21 +231,19 @@ impl StdioClient {
         }
     }
 
-    /// Reads lines until the stream ends. `has_asides`: a relay says things between them. `read` hears how much came.
+    /// Reads lines until the stream ends. `has_asides`: a relay says things between them. `read` hears how much
+    /// came once its lines are taken.
     async fn read_lines(
         &self,
         mut stream: impl AsyncRead + Unpin,
         mut lines: Lines,
         has_asides: bool,
-        mut read: impl FnMut(usize),
+        mut read: impl FnMut(usize, &Lines),
     ) {
         let mut scanner = Scanner::of_stream();
         loop {
             lines.set_limit(self.limit());
-            match lines.read(&mut stream).await {
-                Ok(0) | Err(_) => break,
-                Ok(count) => read(count),
-            }
+            let Ok(count @ 1..) = lines.read(&mut stream).await else { break };
             while let Some(line) = lines.next_line() {
                 match has_asides.then(|| aside_of(&line)).flatten() {
                     Some(aside) => self.take_aside(&mut scanner, aside),
@@ -253,8 +251,10 @@ impl StdioClient {
                 }
                 lines.pause().await;
             }
+            read(count, &lines);
             // We read nothing from a client that does not read its answers.
             self.session.room().await;
+            self.out.told().await;
         }
         if let Some(rest) = lines.rest() {
             self.take(&mut scanner, Line::Whole(rest));

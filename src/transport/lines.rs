@@ -31,6 +31,8 @@ pub struct Lines {
 #[derive(Default)]
 struct Overflow {
     lost: usize,
+    /// Whether the discarded bytes are more than white space.
+    has_text: bool,
     /// The last of the discarded bytes.
     ending: Vec<u8>,
 }
@@ -128,8 +130,9 @@ impl Lines {
         self.overflow.is_none().then(|| &self.buffer[self.start..])
     }
 
-    /// Forgets that beginning.
+    /// Forgets that beginning, however long it is.
     pub fn forget_begun(&mut self) {
+        self.overflow = None;
         (self.start, self.seen) = (self.buffer.len(), self.buffer.len());
     }
 
@@ -173,12 +176,15 @@ impl Lines {
             };
             let (start, end) = (self.start, self.seen + found);
             (self.start, self.seen) = (end + 1, end + 1);
+            let (from, to) = trim(&self.buffer, start, end);
             if self.overflow.is_some() || end - start > self.limit {
-                return Some(Line::TooLong(self.too_long(start, end)));
-            }
-            let (start, end) = trim(&self.buffer, start, end);
-            if start < end {
-                return Some(Line::Whole(&self.buffer[start..end]));
+                // A line is blank or not, whatever the limit is: two who read the same lines count the same.
+                if from < to || self.overflow.as_ref().is_some_and(|overflow| overflow.has_text) {
+                    return Some(Line::TooLong(self.too_long(start, end)));
+                }
+                self.overflow = None;
+            } else if from < to {
+                return Some(Line::Whole(&self.buffer[from..to]));
             }
         }
     }
@@ -196,7 +202,7 @@ impl Lines {
     /// Describes the line that is too long and of which this range is held.
     fn too_long(&mut self, start: usize, end: usize) -> TooLong<'_> {
         let held = &self.buffer[start..end];
-        let Overflow { lost, mut ending } = self.overflow.take().unwrap_or_default();
+        let Overflow { lost, mut ending, .. } = self.overflow.take().unwrap_or_default();
         // The held bytes start with the line's beginning; the discarded bytes followed it.
         let known = if lost > 0 { held.get(PREFIX..).unwrap_or_default() } else { held };
         extend_ending(&mut ending, known);
@@ -221,7 +227,9 @@ impl Lines {
         let kept = PREFIX.min(held);
         let overflow = self.overflow.get_or_insert_default();
         overflow.lost += held - kept;
-        extend_ending(&mut overflow.ending, &self.buffer[self.start + kept..]);
+        let discarded = &self.buffer[self.start + kept..];
+        overflow.has_text |= !discarded.trim_ascii_start().is_empty();
+        extend_ending(&mut overflow.ending, discarded);
         self.buffer.truncate(self.start + kept);
         self.buffer.shrink_to(MOST_ROOM);
         self.seen = self.buffer.len();
@@ -305,6 +313,15 @@ mod tests {
         }
         assert_eq!(frames(10, &[b"01234", b"56789"]), ["0123456789$"]);
         assert_eq!(frames(10, &[b"01234", b"567890", b"\n"]), ["<0123 11 7890>"]);
+    }
+
+    #[test]
+    fn a_blank_line_is_no_line_however_long_it_is() {
+        let blank = [b' '; 10_000];
+        assert_eq!(frames(10, &[b"           \nb\n"]), ["b"]);
+        assert_eq!(frames(10, &[&blank, b"  \r\nb\n"]), ["b"]);
+        assert_eq!(frames(10, &[&blank, b"text\n"]), ["<     10004 text>"]);
+        assert_eq!(frames(10, &[&blank, &[b'x'; 10], &blank, b"\nb\n"]), ["<     20010     >", "b"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! [`Outbox::held`].
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -35,6 +36,85 @@ impl Out for Outbox {
     }
 }
 
+/// Messages that leave together.
+#[derive(Default)]
+pub struct Gathered {
+    /// The messages, each with a line break.
+    pub text: Vec<u8>,
+    /// What is to be known of messages, in their order.
+    pub marks: Vec<Mark>,
+    /// Lines that are not for the peer, but for whoever stands before it. They are read before the messages.
+    pub asides: Vec<u8>,
+}
+
+/// What is to be known of a message.
+pub struct Mark {
+    /// Where in the text it stands.
+    pub place: Range<usize>,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// What a message does.
+#[derive(Debug, Clone, Copy)]
+pub enum Effect {
+    /// It settles the line with this number. If it is empty, the line is settled without an answer.
+    Settles(u64),
+    /// It asks the peer something, or withdraws a question.
+    Asks,
+}
+
+impl Gathered {
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.marks.is_empty() && self.asides.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.marks.clear();
+        self.asides.clear();
+    }
+
+    fn capacity(&self) -> usize {
+        self.text.capacity() + self.marks.capacity() * size_of::<Mark>() + self.asides.capacity()
+    }
+
+    fn shrink(&mut self) {
+        self.text.shrink_to(KEPT);
+        self.marks.shrink_to(0);
+        self.asides.shrink_to(0);
+    }
+}
+
+/// Where gathered messages go.
+pub trait Destination {
+    /// Writes everything. `left` hears how many bytes of the text are not written yet.
+    fn write_gathered(
+        &mut self,
+        gathered: &Gathered,
+        left: impl Fn(usize) + Send + Sync,
+    ) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// A peer that nobody stands before, so marks and asides are for nobody.
+impl<W: AsyncWrite + Unpin + Send> Destination for W {
+    async fn write_gathered(
+        &mut self,
+        gathered: &Gathered,
+        left: impl Fn(usize) + Send + Sync,
+    ) -> io::Result<()> {
+        let mut text = &*gathered.text;
+        while !text.is_empty() {
+            match self.write(text).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => text = &text[count..],
+            }
+            left(text.len());
+        }
+        self.flush().await
+    }
+}
+
 /// The buffer of outgoing messages.
 pub struct Outbox {
     state: Mutex<OutboxState>,
@@ -44,10 +124,16 @@ pub struct Outbox {
 
 #[derive(Default)]
 struct OutboxState {
-    buffer: Vec<u8>,
+    gathered: Gathered,
     /// The number of bytes taken out of the buffer and not written yet.
     writing: usize,
     closed: bool,
+}
+
+impl OutboxState {
+    fn held(&self) -> usize {
+        self.gathered.text.len() + self.writing
+    }
 }
 
 /// A message that is being appended. If a panic interrupts it, the partial message is removed.
@@ -80,18 +166,27 @@ impl Outbox {
     /// Appends one message and a line break, unless `write` appends nothing. Returns `false` if nobody will
     /// read it any more.
     pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        self.push_with(None, write)
+    }
+
+    /// Does the same with a message of this effect.
+    pub fn push_with(&self, effect: Option<Effect>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let mut state = self.state.lock();
             if state.closed {
                 return false;
             }
-            let mut message = Unsent::begin(&mut state.buffer);
+            let Gathered { text, marks, .. } = &mut state.gathered;
+            let mut message = Unsent::begin(text);
             write(message.buffer);
             if message.buffer.len() == message.start {
                 return true;
             }
             message.buffer.push(b'\n');
             message.whole = true;
+            if let Some(effect) = effect {
+                marks.push(Mark { place: message.start..message.buffer.len(), effect });
+            }
             // The first message in the buffer has woken the writer already.
             if message.start > 0 {
                 return true;
@@ -101,19 +196,56 @@ impl Outbox {
         true
     }
 
+    /// Notes that a line is settled without an answer.
+    pub fn settle(&self, number: u64) {
+        self.add(|gathered| {
+            let end = gathered.text.len();
+            gathered.marks.push(Mark { place: end..end, effect: Effect::Settles(number) });
+        });
+    }
+
+    /// Adds a line that is not for the peer, but for whoever stands before it.
+    pub fn push_aside(&self, line: &[u8]) {
+        self.add(|gathered| {
+            gathered.asides.extend_from_slice(line);
+            gathered.asides.push(b'\n');
+        });
+    }
+
+    fn add(&self, add: impl FnOnce(&mut Gathered)) {
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        let is_first = state.gathered.is_empty();
+        add(&mut state.gathered);
+        drop(state);
+        if is_first {
+            self.filled.notify_one();
+        }
+    }
+
     /// The number of bytes that wait to be written.
     pub fn held(&self) -> usize {
-        let state = self.state.lock();
-        state.buffer.len() + state.writing
+        self.state.lock().held()
     }
 
     /// Waits until fewer than [`HIGH_WATER`] bytes wait, or nothing will ever be written again.
     pub async fn room(&self) {
+        self.until(|state| state.held() < HIGH_WATER).await;
+    }
+
+    /// Waits until no aside waits, or nothing will ever be written again.
+    pub async fn told(&self) {
+        self.until(|state| state.gathered.asides.is_empty()).await;
+    }
+
+    async fn until(&self, reached: impl Fn(&OutboxState) -> bool) {
         loop {
             let drained = self.drained.notified();
             {
                 let state = self.state.lock();
-                if state.closed || state.buffer.len() + state.writing < HIGH_WATER {
+                if state.closed || reached(&state) {
                     return;
                 }
             }
@@ -133,10 +265,10 @@ impl Outbox {
         loop {
             let chunk = {
                 let mut state = self.state.lock();
-                if state.buffer.is_empty() && state.closed {
+                if state.gathered.text.is_empty() && state.closed {
                     break;
                 }
-                std::mem::take(&mut state.buffer)
+                std::mem::take(&mut state.gathered.text)
             };
             if chunk.is_empty() {
                 self.filled.notified().await;
@@ -152,60 +284,46 @@ impl Outbox {
     }
 
     /// Writes the messages until the outbox is closed or the other side is gone.
-    pub async fn run(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
-        let mut chunk = Vec::new();
+    pub async fn run(&self, mut destination: impl Destination) -> io::Result<()> {
+        let mut gathered = Gathered::default();
         let outcome = loop {
             {
                 let mut state = self.state.lock();
-                if state.buffer.is_empty() && state.closed {
+                if state.gathered.is_empty() && state.closed {
                     break Ok(());
                 }
-                std::mem::swap(&mut state.buffer, &mut chunk);
-                state.writing = chunk.len();
+                std::mem::swap(&mut state.gathered, &mut gathered);
+                state.writing = gathered.text.len();
             }
-            if chunk.is_empty() {
-                self.wait(&mut chunk).await;
+            if gathered.is_empty() {
+                self.wait(&mut gathered).await;
                 continue;
             }
-            if let Err(error) = self.write(&mut writer, &chunk).await {
+            let left = |count| {
+                self.state.lock().writing = count;
+                self.drained.notify_waiters();
+            };
+            if let Err(error) = destination.write_gathered(&gathered, left).await {
                 break Err(error);
             }
-            chunk.clear();
+            gathered.clear();
         };
-        {
-            let mut state = self.state.lock();
-            state.closed = true;
-            state.writing = 0;
-            state.buffer = Vec::new();
-        }
+        *self.state.lock() = OutboxState { closed: true, ..OutboxState::default() };
         self.drained.notify_waiters();
         outcome
     }
 
     /// Waits for a message, and frees the memory of longer ones if that takes a while.
-    async fn wait(&self, chunk: &mut Vec<u8>) {
-        let spare = chunk.capacity().max(self.state.lock().buffer.capacity());
-        if spare > KEPT {
+    async fn wait(&self, spare: &mut Gathered) {
+        let most = spare.capacity().max(self.state.lock().gathered.capacity());
+        if most > KEPT {
             if timeout(PAUSE, self.filled.notified()).await.is_ok() {
                 return;
             }
-            chunk.shrink_to(KEPT);
-            self.state.lock().buffer.shrink_to(KEPT);
+            spare.shrink();
+            self.state.lock().gathered.shrink();
         }
         self.filled.notified().await;
-    }
-
-    /// Writes the whole chunk, and wakes those who wait for room as it goes.
-    async fn write(&self, writer: &mut (impl AsyncWrite + Unpin), mut chunk: &[u8]) -> io::Result<()> {
-        while !chunk.is_empty() {
-            match writer.write(chunk).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => chunk = &chunk[count..],
-            }
-            self.state.lock().writing = chunk.len();
-            self.drained.notify_waiters();
-        }
-        writer.flush().await
     }
 }
 
@@ -234,6 +352,32 @@ mod tests {
             text.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>(),
             (0..100).collect::<Vec<_>>()
         );
+        run.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_aside_waits_behind_a_message_and_who_wants_it_gone_waits_with_it() {
+        let outbox = Outbox::new();
+        let (ours, mut theirs) = tokio::io::duplex(4);
+        let run = tokio::spawn({
+            let outbox = outbox.clone();
+            async move { outbox.run(ours).await }
+        });
+        outbox.told().await;
+        outbox.push(|out| out.extend_from_slice(b"message"));
+        // Now the message is being written, which nobody reads.
+        while outbox.state.lock().writing == 0 {
+            tokio::task::yield_now().await;
+        }
+        outbox.push_aside(b"aside");
+        tokio::select! {
+            biased;
+            () = outbox.told() => panic!("it waits"),
+            () = tokio::task::yield_now() => {}
+        }
+        theirs.read_exact(&mut [0; 8]).await.unwrap();
+        outbox.told().await;
+        outbox.close();
         run.await.unwrap().unwrap();
     }
 

@@ -17,19 +17,19 @@ pub use unix::{WatchedStream, watched_stdin, watched_stdout};
 
 /// The gateway's stdin.
 #[derive(Default)]
-pub struct Stdin {
+pub struct ClientInput {
     /// `None` while nobody reads here.
     stream: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
 
-impl Stdin {
+impl ClientInput {
     /// Lets another process read. Until somebody reads here again, we are not woken by what comes.
     pub fn leave_to_others(&mut self) {
         self.stream = None;
     }
 }
 
-impl AsyncRead for Stdin {
+impl AsyncRead for ClientInput {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -43,6 +43,7 @@ fn a_relay_that_is_killed_at_any_stage_leaves_nothing_behind() {
         ("before it reads the greeting", (libc::SYS_recvfrom, Some(128))),
         ("before it says what it wants", (libc::SYS_sendmsg, None)),
         ("before it knows that it is taken", (libc::SYS_recvfrom, Some(1))),
+        ("before it says that it knows", (libc::SYS_sendto, Some(1))),
         ("before it learns how the session stands", (libc::SYS_read, Some(16 * 1024))),
     ] {
         let mut command = den.command();
@@ -69,6 +70,7 @@ fn a_daemon_that_is_killed_at_any_stage_has_a_successor() {
         ("before it knows what comes with the wish", (libc::SYS_recvmsg, None)),
         ("before it reads what is wanted", (libc::SYS_recvfrom, Some(4))),
         ("before it says that it takes the session", (libc::SYS_sendto, Some(7))),
+        ("before it hears that the relay knows", (libc::SYS_recvfrom, Some(1))),
         ("before it takes the first message", (libc::SYS_splice, None)),
         ("before it notes the first answer", (libc::SYS_pwrite64, Some(16))),
     ] {
