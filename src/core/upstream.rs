@@ -17,6 +17,8 @@
 //! ignored.
 
 pub mod by_hand;
+mod spec;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,11 +38,11 @@ use super::sharing::{DaemonSession, Usage};
 use super::start_error::{Cause, StartError};
 use super::workspace::Workspace;
 use crate::catalog::{Exposed, Items, Sent};
-use crate::config::{ByteLimit, Isolation, Start, Timeouts, ToolFilter, Transport};
+use crate::config::Transport;
 use crate::events::Moment;
-use crate::lock::Guard;
 use crate::memory::credentials::Credentials;
 use crate::transport::oauth::{KnownLogin, Login, Memory};
+pub use spec::{Listing, Spec};
 
 /// A configured server and its life so far. Each start begins a new generation; reports of an older
 /// generation change nothing.
@@ -67,62 +69,6 @@ pub struct Upstream {
     less_waiting: Notify,
     /// Notified whenever other settings are in force.
     pub(super) renewed: Notify,
-}
-
-/// What the file says about an upstream, whatever the face.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spec {
-    /// How to reach the upstream.
-    pub transport: Transport,
-    /// Which of its tools exist for clients.
-    pub filter: ToolFilter,
-    /// Which of its definitions were approved, if a lock is in force.
-    pub guard: Option<Guard>,
-    /// Deadlines.
-    pub timeouts: Timeouts,
-    /// Whether the upstream is restarted automatically when it ends.
-    pub restart: bool,
-    /// Whether the upstream keeps running when nobody has it open.
-    pub lives_on: bool,
-    /// Who shares the upstream, if the file says so.
-    pub isolation: Option<Isolation>,
-    /// Whether the program is [known](crate::config::keeps_state) to keep a state for one client.
-    pub keeps_state: bool,
-    /// When the upstream starts, if the file says so.
-    pub start: Option<Start>,
-    /// How long the upstream may be unused before it is stopped; `None`: for ever.
-    pub idle_timeout: Option<Duration>,
-    /// How long results of its tools may be before we keep them.
-    pub offload_over: ByteLimit,
-}
-
-/// When a face lists what an upstream offers. Clients with different faces may share an upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listing {
-    /// While the upstream is up or at rest.
-    WhileUp,
-    /// As soon as it is known, whatever becomes of the upstream.
-    Always,
-}
-
-impl Spec {
-    /// Whether a call starts the upstream, and no opening.
-    fn starts_on_call(&self, listing: Listing) -> bool {
-        self.start.map_or(listing == Listing::Always, |start| start == Start::Call)
-    }
-
-    /// Whether what is remembered of the upstream is on offer before it runs.
-    pub fn recalls(&self, listing: Listing) -> bool {
-        listing == Listing::Always || self.starts_on_call(listing)
-    }
-
-    /// Who shares the upstream in the daemon.
-    pub fn isolation_in_daemon(&self) -> Isolation {
-        self.isolation.unwrap_or(match self.keeps_state {
-            true => Isolation::Session,
-            false => Isolation::Directory,
-        })
-    }
 }
 
 #[derive(Default)]
@@ -431,100 +377,10 @@ impl Upstream {
         self.state.lock().backoff.start(Instant::now()).is_ok()
     }
 
-    /// As [`Self::up`], for a client, which waits no longer than `connectTimeout`. The upstream goes on starting
-    /// after that.
-    pub async fn up_in_time(self: &Arc<Self>, client: &Workspace) -> Result<Arc<Connection>, StartError> {
-        self.take_surroundings_of(client);
-        let phase = self.start()?;
-        let _waiting = StartWaiter::new(self);
-        self.settled_in_time(phase).await
-    }
-
-    /// Starts the upstream if necessary and waits until it is connected or has failed.
-    pub async fn up(self: &Arc<Self>) -> Result<Arc<Connection>, StartError> {
-        let phase = self.start()?;
-        let _waiting = StartWaiter::new(self);
-        self.settled(phase).await
-    }
-
-    /// Ends the upstream once it is not needed any more: calls in flight may finish within `patience`. It is
-    /// not started again. Returns when nothing is left of it.
-    pub(super) async fn drain(self: &Arc<Self>, patience: Duration) {
-        self.state.lock().over = Some(Over::Removed);
-        let _ = tokio::time::timeout(patience, self.rest()).await;
-        self.stop();
-        self.gone().await;
-    }
-
-    /// Waits until nothing is left of the upstream.
-    pub(super) async fn gone(&self) {
-        let _ = self.lives.subscribe().wait_for(|lives| *lives == 0).await;
-    }
-
-    /// Waits until no client waits for the upstream.
-    async fn rest(&self) {
-        loop {
-            let less = self.less_waiting.notified();
-            let (waiting, connection) = {
-                let state = self.state.lock();
-                (state.waiting, state.connection.clone())
-            };
-            match connection {
-                _ if waiting > 0 => less.await,
-                Some(connection) => {
-                    connection.peer.none_open(|caller| caller.session.is_some()).await;
-                    if self.state.lock().waiting == 0 {
-                        return;
-                    }
-                }
-                None => return,
-            }
-        }
-    }
-
-    /// Whether a client waits for the upstream to come up, or watches something of it.
-    pub(super) fn is_awaited(&self) -> bool {
-        let state = self.state.lock();
-        state.waiting > 0 || !state.watched.is_empty()
-    }
-
-    /// Whether a client waits for the upstream.
-    pub fn is_busy(&self) -> bool {
-        let (waiting, connection) = {
-            let state = self.state.lock();
-            (state.waiting, state.connection.clone())
-        };
-        waiting > 0
-            || connection.is_some_and(|connection| connection.peer.any(|caller| caller.session.is_some()))
-    }
-
     /// Takes over what clients expect of the upstream that this one replaces.
     pub fn inherit(&self, before: &Self) {
         let watched = before.state.lock().watched.clone();
         self.state.lock().watched = watched;
-    }
-
-    /// Waits until a start is over, but no longer than `connectTimeout`.
-    pub(super) async fn settled_in_time(
-        &self,
-        phase: watch::Receiver<Phase>,
-    ) -> Result<Arc<Connection>, StartError> {
-        let timeouts = self.spec().timeouts;
-        if timeouts.start <= timeouts.connect {
-            // The start is over before `connectTimeout` is.
-            return self.settled(phase).await;
-        }
-        let settled = tokio::time::timeout(timeouts.connect, self.settled(phase)).await;
-        settled.unwrap_or_else(|_| Err(StartError::not_yet(&timeouts)))
-    }
-
-    /// Waits until a start is over.
-    pub async fn settled(&self, mut phase: watch::Receiver<Phase>) -> Result<Arc<Connection>, StartError> {
-        let settled = phase.wait_for(|phase| *phase != Phase::Starting).await;
-        match settled.as_deref() {
-            Ok(Phase::Failed(reason)) => Err(reason.clone()),
-            _ => self.connection().ok_or_else(|| "it was closed".into()),
-        }
     }
 
     /// What clients watch: URIs of resources, and ids of tasks.
@@ -727,43 +583,6 @@ impl Drop for CountedLife {
     }
 }
 
-/// A request that waits for an upstream to come up.
-struct StartWaiter<'a>(&'a Upstream);
-
-impl<'a> StartWaiter<'a> {
-    fn new(upstream: &'a Upstream) -> Self {
-        upstream.state.lock().waiting += 1;
-        Self(upstream)
-    }
-}
-
-impl Drop for StartWaiter<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().waiting -= 1;
-        self.0.less_waiting.notify_waiters();
-    }
-}
-
-#[cfg(test)]
-impl Spec {
-    /// A server that is reached like this, with nothing else said.
-    pub(crate) fn plain(transport: Transport) -> Self {
-        Self {
-            keeps_state: crate::config::keeps_state(&transport),
-            transport,
-            filter: ToolFilter::All,
-            guard: None,
-            timeouts: Timeouts::default(),
-            restart: false,
-            lives_on: false,
-            isolation: None,
-            start: None,
-            idle_timeout: None,
-            offload_over: ByteLimit::None,
-        }
-    }
-}
-
 #[cfg(test)]
 impl Upstream {
     /// An upstream without a process; [`Self::pretend`] gives it a life.
@@ -810,51 +629,7 @@ fn jitter() -> f64 {
 mod tests {
     use super::*;
     use crate::catalog::Kind;
-    use crate::core::connection::Caller;
-    use crate::core::route::Route;
-    use crate::core::session::ClientSession;
-    use crate::transport::peer::{Answer, Lost, OnAnswer};
-
-    /// A call of a client to an upstream that is up, and a receiver that shows what becomes of the call.
-    fn in_flight() -> (Arc<Upstream>, Arc<Connection>, u64, oneshot::Receiver<bool>) {
-        let upstream = Upstream::unreal("box", "a");
-        upstream.pretend(Some(Items::default()));
-        let connection = upstream.connection().expect("it is up");
-        let workspace =
-            Workspace::new("", 0, Arc::new(crate::core::routing_tests::Unseen), None, &Arc::default());
-        let caller =
-            Caller { session: Some(ClientSession::new(workspace, Route::Nowhere)), ..Caller::default() };
-        let (send, fate) = oneshot::channel();
-        let on_answer = OnAnswer::run(move |answer| {
-            let _ = send.send(!matches!(answer, Answer::Lost(_)));
-        });
-        let id = connection.peer.reserve();
-        assert!(connection.peer.request(id, "tools/call", "{}", caller, None, on_answer), "it is open");
-        (upstream, connection, id, fate)
-    }
-
-    #[tokio::test]
-    async fn what_is_to_end_waits_for_its_calls_in_flight_and_no_longer() {
-        let (upstream, connection, id, fate) = in_flight();
-        let drain = upstream.drain(Duration::from_secs(3600));
-        let finish = async {
-            tokio::task::yield_now().await;
-            assert!(upstream.is_up(), "it is waited for");
-            connection.peer.fail(id, &Lost::new("as good as an answer"));
-        };
-        tokio::join!(drain, finish);
-        assert!(!upstream.is_up());
-        assert_eq!(fate.await, Ok(false));
-        assert!(upstream.start().is_err(), "it is not started again");
-    }
-
-    #[tokio::test]
-    async fn what_is_to_end_does_not_wait_for_ever() {
-        let (upstream, _, _, fate) = in_flight();
-        upstream.drain(Duration::from_millis(20)).await;
-        assert!(!upstream.is_up());
-        assert_eq!(fate.await, Ok(false), "the call has failed");
-    }
+    use crate::config::Start;
 
     #[test]
     fn what_is_remembered_is_on_offer_until_a_failure_and_in_some_lists_beyond() {
