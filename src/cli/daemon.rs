@@ -28,6 +28,7 @@ use super::load::{Loader, Overrides, Read, runtime, signal};
 use super::reload::{FileWatch, shown_problems};
 use super::{World, logging};
 use crate::config::locate::FaceKind;
+use crate::core::aside::BYE;
 use crate::core::engine::Engine;
 use crate::core::process::{daemon, use_one_heap};
 use crate::core::record::Record;
@@ -361,7 +362,10 @@ impl RunningDaemon {
         match direct {
             Some(_) => tokio::select! {
                 accepted = accept_direct(&mut stream) => accepted?,
-                _ = ending.wait_for(|ending| *ending) => return Ok(()),
+                // The relay may have heard it, and is to know that this is no death.
+                () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+                    return stream.write_all(&[BYE, b"\n"].concat()).await;
+                }
             },
             None => accept(&mut stream).await?,
         }

@@ -297,6 +297,7 @@ impl Engine {
         }
     }
 
+    /// As [`Self::forward`], and notes how the call goes for those who follow it.
     fn forward_noted(
         self: &Arc<Self>,
         upstream: &Arc<Upstream>,

@@ -280,6 +280,7 @@ impl Using {
 impl Drop for Using {
     fn drop(&mut self) {
         let usage = &self.0.usage;
+        // While others are open, it is not the last one that ends.
         if usage.open.fetch_sub(1, Ordering::Relaxed) == 1 {
             *usage.last.lock() = Instant::now();
         }

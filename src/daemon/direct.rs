@@ -56,7 +56,7 @@ const MOST: usize = 256 * 1024;
 const DESCRIPTORS: usize = 7;
 /// How much of the output may have reached the client before it is freed.
 const MOST_SENT: u64 = 256 * 1024;
-/// The memory that is kept for what is to be sent.
+/// The memory that is kept for entries of the ledger.
 const KEPT: usize = 16 * 1024;
 /// How much of a file is read at once.
 const PART: usize = 16 * 1024;
@@ -153,16 +153,29 @@ impl Custody {
         std::mem::replace(&mut self.place, place)
     }
 
+    /// How much of the input was looked at or left out.
+    #[cfg(test)]
+    pub(super) fn looked_at(&self) -> u64 {
+        self.input_read
+    }
+
     /// Leaves out the input up to a place.
     pub(super) fn skip_to(&mut self, place: InputPlace) {
         self.input_read = place.offset;
         self.free_read();
     }
 
-    /// Hands on what the daemon has taken from the client since the last time.
-    pub(super) fn each_part(&mut self, mut take: impl FnMut(&[u8])) {
+    /// How much of the input the daemon has read.
+    pub(super) fn read_by_daemon(&mut self) -> u64 {
+        self.input.stream_position().unwrap_or_default()
+    }
+
+    /// Hands on what the daemon has moved since the last time, up to this offset.
+    pub(super) fn each_part(&mut self, until: u64, mut take: impl FnMut(&[u8])) {
         let mut part = vec![0; PART];
-        while let Ok(count @ 1..) = self.input.read_at(&mut part, self.input_read) {
+        while self.input_read < until {
+            let most = usize::try_from(until - self.input_read).unwrap_or(PART).min(PART);
+            let Ok(count @ 1..) = self.input.read_at(&mut part[..most], self.input_read) else { break };
             take(&part[..count]);
             self.input_read += count as u64;
         }
@@ -170,8 +183,7 @@ impl Custody {
     }
 
     fn free_read(&mut self) {
-        // The daemon reads what it has taken only when it comes to it.
-        let read = self.input.stream_position().unwrap_or_default();
+        let read = self.read_by_daemon();
         free(&self.input, read.min(self.input_read));
         let sent = self.output.stream_position().unwrap_or_default();
         free(&self.output, sent);
@@ -451,7 +463,7 @@ impl<R: AsyncWrite + Unpin + Send> Destination for DirectOutput<R> {
     async fn write_gathered(
         &mut self,
         gathered: &Gathered,
-        left: impl Fn(usize) + Send + Sync,
+        _left: impl Fn(usize) + Send + Sync,
     ) -> io::Result<()> {
         // The relay knows how the session stands before it can find an answer that tells of it.
         let notes = notes_of(gathered);
@@ -459,21 +471,21 @@ impl<R: AsyncWrite + Unpin + Send> Destination for DirectOutput<R> {
             self.relay.write_all(&notes).await?;
         }
         self.output.store(gathered)?;
-        poll_fn(|context| self.poll_send(context)).await?;
-        left(0);
-        Ok(())
+        poll_fn(|context| self.poll_send(context)).await
     }
 }
 
 /// What the relay is to know before the messages are stored.
 fn notes_of(Gathered { text, marks, asides }: &Gathered) -> Vec<u8> {
-    let mut notes = asides.clone();
+    let mut notes = Vec::new();
+    // Who looks at the input for an answer has to know the question.
     for Mark { place, effect } in marks {
         if let Effect::Asks = effect {
             write_question(&mut notes);
             notes.extend_from_slice(&text[place.clone()]);
         }
     }
+    notes.extend_from_slice(asides);
     notes
 }
 
@@ -527,33 +539,33 @@ fn read_entry(entry: &[u8]) -> (u64, u64) {
     (read(number), read(end))
 }
 
+/// A client whose stdin is of this kind, the relay's custody, and the daemon's ends.
+#[cfg(test)]
+pub(super) fn session(is_socket: bool, first: &[u8]) -> (OwnedFd, std::io::PipeReader, Custody, DirectEnds) {
+    let (from_us, stdout) = io::pipe().expect("a pipe");
+    let (stdin, to_us): (_, OwnedFd) = match is_socket {
+        true => {
+            let (ours, theirs) = StdStream::pair().expect("a pair");
+            (WatchedStream::Socket(ours), theirs.into())
+        }
+        false => {
+            let (ours, theirs) = io::pipe().expect("a pipe");
+            (WatchedStream::Pipe(ours.into()), theirs.into())
+        }
+    };
+    let custody = Custody::of(stdin, WatchedStream::Pipe(stdout.into()), first).expect("Linux can do it");
+    let given = custody.descriptors().into_iter().map(|one| one.try_clone_to_owned().expect("a descriptor"));
+    let ends = DirectEnds::new(given.collect()).expect("all are there");
+    (to_us, from_us, custody, ends)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::session_out::gathered;
     use super::*;
-    use std::io::{PipeReader, PipeWriter, Write};
+    use std::io::{PipeWriter, Write};
     use std::os::unix::fs::MetadataExt;
     use tokio::io::AsyncReadExt;
-
-    /// A client whose stdin is of this kind, the relay's custody, and the daemon's ends.
-    fn session(is_socket: bool, first: &[u8]) -> (OwnedFd, PipeReader, Custody, DirectEnds) {
-        let (from_us, stdout) = io::pipe().expect("a pipe");
-        let (stdin, to_us): (_, OwnedFd) = match is_socket {
-            true => {
-                let (ours, theirs) = StdStream::pair().expect("a pair");
-                (WatchedStream::Socket(ours), theirs.into())
-            }
-            false => {
-                let (ours, theirs) = io::pipe().expect("a pipe");
-                (WatchedStream::Pipe(ours.into()), theirs.into())
-            }
-        };
-        let custody = Custody::of(stdin, WatchedStream::Pipe(stdout.into()), first).expect("Linux can do it");
-        let given =
-            custody.descriptors().into_iter().map(|one| one.try_clone_to_owned().expect("a descriptor"));
-        let ends = DirectEnds::new(given.collect()).expect("all are there");
-        (to_us, from_us, custody, ends)
-    }
 
     async fn say(output: &mut DirectOutput<impl AsyncWrite + Unpin + Send>, lines: &[u8]) -> io::Result<()> {
         output.write_gathered(&gathered(lines), |_| {}).await
@@ -567,7 +579,7 @@ mod tests {
 
     fn collected(custody: &mut Custody) -> String {
         let mut bytes = Vec::new();
-        custody.each_part(|part| bytes.extend_from_slice(part));
+        custody.each_part(u64::MAX, |part| bytes.extend_from_slice(part));
         String::from_utf8(bytes).expect("text")
     }
 
@@ -641,7 +653,7 @@ mod tests {
         let count = io::Read::read(&mut client, &mut told).expect("it is there");
         assert_eq!(&told[..count], b"{1}\n{progress}\n{ask}\n{2}\n");
         let count = relay.read(&mut told).await.expect("it is there");
-        assert_eq!(&told[..count], b"\x01{\"open\":[]}\n\x01?{ask}\n\x01bye\n");
+        assert_eq!(&told[..count], b"\x01?{ask}\n\x01{\"open\":[]}\n\x01bye\n");
         assert_eq!((settled(&mut custody), settled(&mut custody)), (vec![1, 3, 2], vec![]), "each once");
         assert!(custody.unsent().is_empty());
     }

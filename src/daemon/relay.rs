@@ -329,21 +329,25 @@ impl Session {
         }
     }
 
-    /// Looks at the lines that the daemon has taken from the client. With `place`, only at those that may not be settled: it
-    /// is told when they have just been taken, so all of them are settled up to the place that was told before.
+    /// Looks at the lines that the daemon has read. Those up to the `place` that it tells now have just been read, so they
+    /// are left to the next time, when nearly all of them are settled and need not be looked at.
     fn collect(&mut self, place: Option<InputPlace>) {
         let Some(custody) = &mut self.custody else { return };
         let (up, flight, settled) = (&mut self.up, &mut self.flight, &mut self.settled);
-        // What is settled was taken before.
+        // What is settled was read before.
         custody.settled(settled);
         settled.sort_unstable();
-        match custody.told(place).filter(|_| place.is_some()) {
-            Some(before) if flight.skip_to(before.lines, settled) => {
+        let until = match (custody.told(place), place) {
+            (_, None) => custody.read_by_daemon(),
+            (None, Some(_)) => 0,
+            (Some(before), Some(_)) if flight.skip_to(before.lines, settled) => {
                 up.lines.forget_begun();
                 custody.skip_to(before);
+                0
             }
-            _ => custody.each_part(|part| up.taken(part, flight)),
-        }
+            (Some(before), Some(_)) => before.offset,
+        };
+        custody.each_part(until, |part| up.taken(part, flight));
         flight.settle(settled);
     }
 
@@ -352,7 +356,13 @@ impl Session {
         self.collect(None);
         self.settled = Vec::new();
         if let Some(mut custody) = self.custody.take() {
-            custody.each_carried_part(|part| self.up.taken(part, &mut self.flight));
+            // The daemon had it moved, and has not seen it.
+            let mut give_back = |part: &[u8]| {
+                self.up.lines.feed(part);
+                self.up.take(part.len());
+            };
+            custody.each_part(u64::MAX, &mut give_back);
+            custody.each_carried_part(give_back);
             self.down = custody.unsent();
         }
         (!self.is_over()).then_some(Parting { orderly })
@@ -642,6 +652,52 @@ mod tests {
 
     fn request(id: u32, method: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
+    }
+
+    /// The daemon reads lines, tells places in them, and dies before it has read all that it has moved.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_relay_looks_only_at_lines_that_may_not_be_settled_and_gives_back_those_that_were_not_read() {
+        use super::super::direct;
+        use super::super::session_out::gathered;
+        use crate::transport::outbox::Destination;
+        use tokio::io::AsyncReadExt;
+
+        let (client, _stdout, custody, ends) = direct::session(false, b"");
+        let (mut input, mut output) = ends.split(tokio::io::sink());
+        let mut session = session();
+        session.custody = Some(custody);
+        // All have the same length.
+        let line = |number: u32| format!("{}\n", request(10 + number, "ping"));
+        let length = line(1).len() as u64;
+        let place = |lines| Some(InputPlace { lines, offset: lines * length });
+        let looked_at = |session: &Session| session.custody.as_ref().expect("it lives").looked_at() / length;
+        let mut read = vec![0; 3 * length as usize];
+        for (numbers, settled, told, expected) in [
+            (1..=3, "\x01=2 \n", 3, 0),
+            (4..=6, "\x01=3 \n\x01=1 \n\x01=6 \n", 6, 3),
+            // Neither of the first two is settled.
+            (7..=9, "\x01=7 \n\x01=8 \n\x01=9 \n", 9, 6),
+            // They are known now, so the next ones can be left out.
+            (10..=12, "\x01=4 \n\x01=11 \n", 12, 9),
+        ] {
+            let lines: String = numbers.map(line).collect();
+            rustix::io::write(&client, lines.as_bytes()).expect("there is room");
+            input.read_exact(&mut read[..lines.len()]).await.expect("it is there");
+            output.write_gathered(&gathered(settled.as_bytes()), |_| {}).await.expect("there is room");
+            session.collect(place(told));
+            assert_eq!(looked_at(&session), expected);
+        }
+        let rest = format!("{}{}", line(13), line(14));
+        rustix::io::write(&client, rest.as_bytes()).expect("there is room");
+        input.read_exact(&mut read[..line(13).len() + 5]).await.expect("it is there");
+        drop((input, output));
+        assert!(session.part(false).is_some());
+        let told = String::from_utf8(session.lost(FaceKind::Workbench)).expect("text");
+        let answered = |number| told.contains(&format!("\"id\":{},", 10 + number));
+        let numbers: Vec<u32> = (1..=14).filter(|number| answered(*number)).collect();
+        assert_eq!((numbers, told.lines().count()), (vec![5, 10, 12, 13], 4), "{told}");
+        assert_eq!(session.up.waiting, line(14).as_bytes(), "no daemon has seen it");
     }
 
     /// Lets the client send these bytes.

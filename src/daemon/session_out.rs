@@ -2,11 +2,14 @@
 
 use std::io;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 
 use super::direct::DirectOutput;
 use crate::core::aside::{write_question, write_settled};
 use crate::transport::outbox::{Destination, Effect, Gathered, Mark};
+
+/// How many bytes for a relay leave together.
+const TOGETHER: usize = 32 * 1024;
 
 /// The way out of a session.
 pub enum SessionOut<W> {
@@ -23,38 +26,37 @@ impl<W: AsyncWrite + Unpin + Send> Destination for SessionOut<W> {
         left: impl Fn(usize) + Send + Sync,
     ) -> io::Result<()> {
         match self {
-            Self::Relayed(relay) => {
-                relay.write_all(&with_asides(gathered)).await?;
-                left(0);
-                relay.flush().await
-            }
+            Self::Relayed(relay) => write_with_asides(relay, gathered).await,
             Self::Direct(direct) => direct.write_gathered(gathered, left).await,
         }
     }
 }
 
-/// The lines for a relay: asides, and messages with what is to be known of them.
-fn with_asides(Gathered { text, marks, asides }: &Gathered) -> Vec<u8> {
-    let mut lines = Vec::with_capacity(asides.len() + text.len() + marks.len() * 8);
-    lines.extend_from_slice(asides);
-    let mut copied = 0;
+/// Writes asides, and messages with what is to be known of them. Short ones leave together, long ones are not copied.
+async fn write_with_asides(
+    relay: &mut (impl AsyncWrite + Unpin),
+    Gathered { text, marks, asides }: &Gathered,
+) -> io::Result<()> {
+    let mut relay = BufWriter::with_capacity(TOGETHER, relay);
+    relay.write_all(asides).await?;
+    let (mut written, mut before) = (0, Vec::new());
     for Mark { place, effect } in marks {
-        lines.extend_from_slice(&text[copied..place.start]);
+        relay.write_all(&text[written..place.start]).await?;
         match effect {
-            Effect::Settles(number) => write_settled(&mut lines, *number),
-            Effect::Asks => write_question(&mut lines),
+            Effect::Settles(number) => write_settled(&mut before, *number),
+            Effect::Asks => write_question(&mut before),
         }
-        lines.extend_from_slice(&text[place.clone()]);
-        if place.is_empty() {
-            lines.push(b'\n');
-        }
-        copied = place.end;
+        relay.write_all(&before).await?;
+        before.clear();
+        let message = if place.is_empty() { b"\n" } else { &text[place.clone()] };
+        relay.write_all(message).await?;
+        written = place.end;
     }
-    lines.extend_from_slice(&text[copied..]);
-    lines
+    relay.write_all(&text[written..]).await?;
+    relay.flush().await
 }
 
-/// What a relay would read as these lines, for tests.
+/// What has to be gathered so that a relay reads these lines, for tests.
 #[cfg(test)]
 pub(super) fn gathered(lines: &[u8]) -> Gathered {
     use crate::core::aside::FromDaemon;
@@ -86,7 +88,7 @@ mod tests {
     async fn a_relay_hears_of_each_message_what_it_must_know_and_asides_first() {
         let said = b"{a}\n\x01=1 {b}\n\x01=2 \n\x01{\"open\":[]}\n{c}\n\x01?{d}\n\x01=3 {e}\n{f}\n";
         let mut out = SessionOut::Relayed(Vec::new());
-        out.write_gathered(&gathered(said), |left| assert_eq!(left, 0)).await.expect("memory is writable");
+        out.write_gathered(&gathered(said), |_| {}).await.expect("memory is writable");
         let SessionOut::Relayed(heard) = out else { unreachable!("it was one") };
         let expected = "^{\"open\":[]}\n{a}\n^=1 {b}\n^=2 \n{c}\n^?{d}\n^=3 {e}\n{f}\n";
         assert_eq!(String::from_utf8(heard).expect("text").replace('\u{1}', "^"), expected);

@@ -32,6 +32,8 @@ use crate::transport::outbox::{Destination, Outbox};
 const DRAIN: Duration = Duration::from_secs(1);
 /// The relay is asked to look at what was taken from its client when it is this much.
 const MOST_UNCOLLECTED: u64 = 128 * 1024;
+/// This much is taken from a client, whether or not the relay has heard that it should look at it.
+const MOST_UNTOLD: u64 = 1024 * 1024;
 /// How long a client may take to read the last answers.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 
@@ -205,10 +207,10 @@ impl StdioClient {
                 lines.pause().await;
             }
         }
-        let relayed = self.read_lines(stdin, lines, self.on_reload.is_some(), |_, _| {});
+        let relayed = self.read_lines(stdin, lines, self.on_reload.is_some(), |_, _| false);
         let Some(client) = client else { return relayed.await };
         let direct = async {
-            let (mut read, mut collected) = (0, 0);
+            let (mut read, mut collected, mut told) = (0, 0, 0);
             let taken = |bytes: usize, lines: &Lines| {
                 read += bytes as u64;
                 if read - collected >= MOST_UNCOLLECTED {
@@ -219,6 +221,12 @@ impl StdioClient {
                     });
                     self.session.tell_end(&collect_line(place));
                 }
+                // The relay hears nothing while the client does not read its answers, and what the client sends is kept.
+                let is_much = read - told >= MOST_UNTOLD;
+                if is_much {
+                    told = read;
+                }
+                is_much
             };
             let client = UntilEnd { stream: client, session: &self.session };
             self.read_lines(client, Lines::new(self.limit()), false, taken).await;
@@ -232,13 +240,13 @@ impl StdioClient {
     }
 
     /// Reads lines until the stream ends. `has_asides`: a relay says things between them. `read` hears how much
-    /// came once its lines are taken.
+    /// came once its lines are taken, and says whether the relay is to hear of it before more is read.
     async fn read_lines(
         &self,
         mut stream: impl AsyncRead + Unpin,
         mut lines: Lines,
         has_asides: bool,
-        mut read: impl FnMut(usize, &Lines),
+        mut read: impl FnMut(usize, &Lines) -> bool,
     ) {
         let mut scanner = Scanner::of_stream();
         loop {
@@ -251,10 +259,11 @@ impl StdioClient {
                 }
                 lines.pause().await;
             }
-            read(count, &lines);
+            if read(count, &lines) {
+                self.out.told().await;
+            }
             // We read nothing from a client that does not read its answers.
             self.session.room().await;
-            self.out.told().await;
         }
         if let Some(rest) = lines.rest() {
             self.take(&mut scanner, Line::Whole(rest));

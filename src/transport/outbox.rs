@@ -88,7 +88,7 @@ impl Gathered {
 
 /// Where gathered messages go.
 pub trait Destination {
-    /// Writes everything. `left` hears how many bytes of the text are not written yet.
+    /// Writes everything. Until that is done, `left` may hear how many bytes of the text are not written yet.
     fn write_gathered(
         &mut self,
         gathered: &Gathered,
@@ -107,6 +107,7 @@ impl<W: AsyncWrite + Unpin + Send> Destination for W {
         while !text.is_empty() {
             match self.write(text).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
+                count if count == text.len() => break,
                 count => text = &text[count..],
             }
             left(text.len());
@@ -260,7 +261,7 @@ impl Outbox {
         self.drained.notify_waiters();
     }
 
-    /// Passes the messages on one by one, until the outbox is closed or the receiver is gone.
+    /// Passes the messages on one by one, without marks and asides, until the outbox is closed or the receiver is gone.
     pub async fn hand_on(&self, taker: mpsc::Sender<Vec<u8>>) {
         loop {
             let chunk = {
@@ -306,6 +307,7 @@ impl Outbox {
             if let Err(error) = destination.write_gathered(&gathered, left).await {
                 break Err(error);
             }
+            left(0);
             gathered.clear();
         };
         *self.state.lock() = OutboxState { closed: true, ..OutboxState::default() };
@@ -316,7 +318,8 @@ impl Outbox {
     /// Waits for a message, and frees the memory of longer ones if that takes a while.
     async fn wait(&self, spare: &mut Gathered) {
         let most = spare.capacity().max(self.state.lock().gathered.capacity());
-        if most > KEPT {
+        // There is room for a few marks.
+        if most > 2 * KEPT {
             if timeout(PAUSE, self.filled.notified()).await.is_ok() {
                 return;
             }
