@@ -104,6 +104,7 @@ max_call_time = 7
 inherit_env = ["X"]
 isolation = "session"
 start = "call"
+idle_timeout = 2.5
 offload_over = 0
 
 [[servers]]
@@ -142,6 +143,8 @@ namespaces = ["zz", ""]
         ("zz", true, Some(Isolation::Session))
     );
     assert_eq!((first.running.start, second.running.start), (Some(Start::Call), None));
+    let idle = [first, second].map(|server| server.running.longest_idle());
+    assert_eq!(idle, [Some(Duration::from_millis(2500)), None]);
     assert_eq!((toolman.common.offload_over, second.offload_over), (ByteLimit::Auto, ByteLimit::Auto));
     assert_eq!(first.offload_over, ByteLimit::None);
     assert_eq!(first.timeouts.connect, Duration::from_secs(5));
@@ -169,6 +172,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(toolman.startup_wait, Duration::from_secs(5));
     let toolman = valid(locate::FaceKind::Toolman.minimal_file());
     assert!(!toolman.servers[0].restart);
+    assert_eq!(toolman.servers[0].running.longest_idle(), None);
 }
 
 #[test]

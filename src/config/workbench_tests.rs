@@ -134,6 +134,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!((server.filter, server.isolation), (ToolFilter::All, None));
     assert_eq!(server.timeouts, Timeouts::default());
     assert_eq!(server.timeouts.connect, Duration::from_secs(30));
+    assert_eq!(server.running.longest_idle(), None);
     let Transport::Stdio(command) = server.transport else { panic!() };
     assert_eq!((command.cwd, command.args, command.inherit_env), (None, vec![], vec![]));
 }

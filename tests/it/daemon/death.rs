@@ -284,7 +284,7 @@ fn a_killed_daemon_with_many_calls_in_flight_leaves_nothing_and_nobody_behind() 
 }
 
 #[test]
-fn a_program_that_was_removed_or_replaced_still_finds_its_next_daemon() {
+fn a_program_that_was_removed_or_replaced_still_finds_its_next_daemon_and_goes_on_alone() {
     for replaced in [false, true] {
         let den = Den::new(&dev(json!({"a": fake("--with report")})));
         let copy = den.lab.dir.join("mcp-workbench-copy");
@@ -301,6 +301,13 @@ fn a_program_that_was_removed_or_replaced_still_finds_its_next_daemon() {
         recover(&mut peer);
         assert!(report(&mut peer, "a")["pid"].is_u64(), "replaced: {replaced}");
         assert_eq!(peer.stderr(), "", "replaced: {replaced}");
+        // The third death leaves it alone, and its servers are started by the program that is gone.
+        for _ in 0..2 {
+            den.kill_daemon();
+            recover(&mut peer);
+        }
+        assert!(report(&mut peer, "a")["pid"].is_u64(), "replaced: {replaced}");
+        assert!(peer.stderr().contains("no daemon: "), "replaced: {replaced}");
         leave(peer);
     }
 }

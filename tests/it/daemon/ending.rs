@@ -48,12 +48,16 @@ fn servers_end_when_nobody_has_them_open_and_not_before() {
 fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
     let mut config = dev(json!({"a": fake("--with slow,cancelled,echo,started,release")}));
     config["linger"] = json!(60);
+    let mut own = fake("--tools 1");
+    own["isolation"] = json!("session");
+    config["toolboxes"]["own"] = json!({"mcpServers": {"s": own}});
     let den = Den::new(&config);
     let mut watcher = den.session();
     open(&mut watcher, "dev");
     for how in ["close", "kill"] {
         let mut peer = den.session();
         open(&mut peer, "dev");
+        open(&mut peer, "own");
         let quick = peer.post_call("dev__a__slow", r#"{"ms":100}"#);
         peer.post_call("dev__a__slow", format!(r#"{{"key":"{how}"}}"#));
         watcher.call("dev__a__started", format!(r#"{{"key":"{how}"}}"#)).text();
@@ -67,8 +71,10 @@ fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
         }
         let count = if how == "close" { 1 } else { 2 };
         watcher.call("dev__a__cancelled", json!({ "count": count })).text();
+        den.until("one session, and none of the other's servers", |now| {
+            (sessions(now), servers(now)) == (1, 1)
+        });
     }
-    den.until("one session", |now| sessions(now) == 1);
     leave(watcher);
 }
 

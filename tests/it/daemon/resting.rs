@@ -126,6 +126,11 @@ fn an_idle_server_is_stopped_for_all_sessions_and_a_call_of_any_starts_it_again(
             stays_as_it_was(&mut peers);
         }
         den.until("its rest", |now| now["servers"][0]["state"] == "stopped");
+        // Whoever opens it now sees what it offers, and does not start it.
+        let before = den.lab.starts("a");
+        let (mut third, opened) = begin(&den);
+        assert_eq!((lists(&mut third), den.lab.starts("a")), (shown[0].clone(), before), "{opened}");
+        leave_all(vec![third]);
         call_together(&den, &mut peers, tool);
         leave_all(peers);
     }

@@ -127,6 +127,36 @@ fn isolation_decides_server_by_server() {
 }
 
 #[test]
+fn a_shared_server_runs_beside_the_file_wherever_the_session_is_that_starts_it() {
+    let mut entry = fake("--with report");
+    entry["isolation"] = json!("shared");
+    let den = Den::new(&dev(json!({ "a": entry })));
+    let elsewhere = den.lab.dir.join("elsewhere");
+    fs::create_dir(&elsewhere).expect("the directory is ours");
+    let mut peer = den.session_with(|command| {
+        command.arg("--config").arg(den.lab.dir.join("workbench-config.json")).current_dir(&elsewhere);
+    });
+    open(&mut peer, "dev");
+    assert_eq!(report(&mut peer, "a")["cwd"], *den.lab.dir.to_string_lossy());
+    leave(peer);
+}
+
+#[test]
+fn what_one_session_switches_off_stays_on_for_others() {
+    let den = Den::toolman(&server("a", "--with echo --tools 1", ""));
+    let (mut one, mut other) = (den.toolman_session(), den.toolman_session());
+    let shown = other.tools();
+    other.count("notifications/tools/list_changed");
+    let off = r#"{"tools_on":[],"tools_off":["a_echo"],"resources_on":[],"resources_off":[]}"#;
+    assert!(!one.call("toolman_activate", off).is_error());
+    assert!(!one.tools().contains(&"a_echo".to_owned()) && shown.contains(&"a_echo".to_owned()));
+    assert_eq!((other.tools(), other.count("notifications/tools/list_changed")), (shown, 0));
+    assert!(!other.call("a_echo", "{}").is_error());
+    leave(one);
+    leave(other);
+}
+
+#[test]
 fn the_umask_of_a_session_reaches_its_servers_and_keeps_them_apart() {
     let script = json!({"command": "/bin/sh", "args": ["-c", "umask > @dir/umask.$$; exec @fake --with report --marker @marker"]});
     let den = Den::new(&dev(json!({"a": script})));
@@ -193,7 +223,8 @@ fn files_faces_and_homes_share_nothing_and_one_daemon_serves_both_faces() {
 #[test]
 fn questions_outside_of_calls_go_to_the_oldest_session_and_are_refused_if_shared() {
     for (isolation, answered) in [("directory", true), ("shared", false)] {
-        let mut entry = fake("--with ask,report --ask-after-initialized roots/list --wait-for @dir/go");
+        let flags = "--with ask,report,received --ask-after-initialized roots/list --wait-for @dir/go";
+        let mut entry = fake(flags);
         entry["isolation"] = isolation.into();
         let den = Den::new(&dev(json!({ "a": entry })));
         let connect = || {
@@ -201,7 +232,8 @@ fn questions_outside_of_calls_go_to_the_oldest_session_and_are_refused_if_shared
             peer.initialize_with(VERSION, r#"{"roots":{}}"#);
             peer
         };
-        let (mut one, mut other) = (connect(), connect());
+        // The oldest session does not have the server open.
+        let (mut closed, mut one, mut other) = (connect(), connect(), connect());
         let [opening, also] =
             [&mut one, &mut other].map(|peer| peer.post_call("open_toolbox", r#"{"toolbox_name":"dev"}"#));
         den.until("both wait for it", |now| now["servers"][0]["sessions"] == 2);
@@ -212,16 +244,20 @@ fn questions_outside_of_calls_go_to_the_oldest_session_and_are_refused_if_shared
         }
         one.answer(&opening);
         other.answer(&also);
+        let heard = other.call("dev__a__received", r#"{"method":"answer","count":1}"#).text();
+        let refused = heard.contains("it cannot be told which client this question belongs to");
+        assert_eq!(refused, !answered, "{isolation}: {heard}");
         // A question of a call goes to the session whose call it is.
         let call = other.post_call("dev__a__ask", r#"{"method":"roots/list"}"#);
         let question = other.question("roots/list");
         other.reply(&question, r#""result":{"roots":[{"uri":"file:///other"}]}"#);
         assert!(other.answer(&call).text().contains("file:///other"));
-        for peer in [&mut one, &mut other] {
+        for peer in [&mut closed, &mut one, &mut other] {
             assert!(!peer.has(|message| message.method() == "roots/list"), "{isolation}");
         }
-        leave(one);
-        leave(other);
+        for peer in [closed, one, other] {
+            leave(peer);
+        }
     }
 }
 
@@ -444,7 +480,8 @@ fn the_daemon_raises_its_limit_of_open_files_and_servers_have_its_limits() {
 
 #[test]
 fn logs_and_updates_reach_the_session_that_they_belong_to() {
-    let den = Den::new(&dev(json!({"a": fake("--with notify,update,report --resources 1")})));
+    let flags = "--with notify,update,report,slow,started,release --resources 1";
+    let den = Den::new(&dev(json!({"a": fake(flags)})));
     let (mut one, mut other) = (den.session(), den.session());
     for (peer, level) in [(&mut one, "debug"), (&mut other, "error")] {
         open(peer, "dev");
@@ -461,6 +498,19 @@ fn logs_and_updates_reach_the_session_that_they_belong_to() {
     other.call("dev__a__notify", &log).text();
     assert_eq!(other.count("notifications/message"), 0, "it asked for errors alone");
     assert_eq!(one.count("notifications/message"), 0, "it is another's");
+    // While both have calls in flight, nobody can tell whose it is, so it is nobody's.
+    let calls = [(&mut one, "1"), (&mut other, "2")].map(|(peer, key)| {
+        let call = peer.post_call("dev__a__slow", json!({ "key": key }));
+        peer.call("dev__a__started", json!({ "key": key })).text();
+        call
+    });
+    let log = json!({"method": "notifications/message", "params": r#"{"level":"error","data":"x"}"#});
+    one.call("dev__a__notify", &log).text();
+    for ((peer, call), key) in [&mut one, &mut other].into_iter().zip(&calls).zip(["1", "2"]) {
+        peer.call("dev__a__release", json!({ "key": key })).text();
+        peer.answer(call).text();
+    }
+    assert_eq!(other.count("notifications/message"), 0, "it may be another's");
     leave(one);
     leave(other);
 }
@@ -492,6 +542,17 @@ fn over_http_directory_means_shared_and_nothing_asks_for_a_daemon() {
     assert_eq!(pids[0], pids[1]);
     let daemons = host.lab.processes().into_iter().filter(|(_, line)| line.contains("daemon-process"));
     assert_eq!(daemons.count(), 0);
+}
+
+#[test]
+fn over_http_a_program_that_keeps_a_state_is_shared_unless_the_file_says_otherwise() {
+    let host = Host::workbench(dev(json!({"a": fake("--with report --instructions @playwright/mcp")})));
+    let mut clients = [(); 2].map(|()| host.client(Era::Legacy));
+    let pids = clients.each_mut().map(|client| {
+        client.call("open_toolbox", r#"{"toolbox_name":"dev"}"#).json();
+        client.call("dev__a__report", "{}").json()["pid"].clone()
+    });
+    assert_eq!(pids[0], pids[1]);
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn idle_grows_while_nobody_uses_a_server_and_is_nought_while_somebody_does() {
     let idle = |now: &Value, at: usize| now["servers"][at]["idle"].as_u64().expect("seconds");
     let now = den.until("idle", |now| idle(now, 1) >= 2);
     assert_eq!(idle(&now, 0), 0, "a call is in flight: {now:#}");
+    assert!(now["daemon"]["uptime"].as_u64() >= Some(2), "it runs for longer than that: {now:#}");
+    assert_eq!(now["daemon"]["version"], env!("CARGO_PKG_VERSION"));
     peer.call("dev__a__release", r#"{"key":"k"}"#).text();
     peer.answer(&slow).text();
     den.until("idle as well", |now| (1..idle(now, 1)).contains(&idle(now, 0)));
