@@ -19,8 +19,9 @@ pub(super) struct CallGate(Mutex<GateState>);
 
 #[derive(Default)]
 struct GateState {
-    /// Whether the upstream has ever asked something during a call.
+    /// Whether the upstream has ever asked something that may belong to a call.
     asks: bool,
+    asked_for_roots: bool,
     /// The number of calls that have a turn.
     under_way: usize,
     waiting: VecDeque<Go>,
@@ -37,11 +38,13 @@ impl GateState {
 
 impl CallGate {
     /// Records that the upstream asked something. Returns `true` if several calls are in flight, so that the
-    /// question may belong to any of them.
-    pub(super) fn asked(&self) -> bool {
+    /// question may belong to any of them. A question while none is in flight says nothing about calls, and neither does
+    /// the first one for roots: many servers ask that once after the handshake, whatever they do meanwhile.
+    pub(super) fn asked(&self, method: &str, is_during_call: bool) -> bool {
         let mut state = self.0.lock();
-        state.asks = true;
-        state.under_way > 1
+        let is_greeting = method == "roots/list" && !std::mem::replace(&mut state.asked_for_roots, true);
+        state.asks |= is_during_call && !is_greeting;
+        is_during_call && state.under_way > 1
     }
 
     /// A turn, if the call need not wait for it.
@@ -130,7 +133,7 @@ mod tests {
         };
         wait(1);
         wait(2);
-        assert!(gate.asked(), "two are under way");
+        assert!(gate.asked("ping", true), "two are under way");
         wait(3);
         wait(4);
         assert_eq!(begun(), [1, 2]);
@@ -138,7 +141,7 @@ mod tests {
         assert_eq!(begun(), [1, 2]);
         end(2);
         assert_eq!(begun(), [1, 2, 3]);
-        assert!(!gate.asked());
+        assert!(!gate.asked("ping", true));
         let out_of_turn = gate.at_once();
         end(3);
         assert_eq!(begun(), [1, 2, 3]);
@@ -147,9 +150,21 @@ mod tests {
     }
 
     #[test]
+    fn a_question_outside_of_calls_and_the_first_for_roots_say_nothing_about_calls() {
+        let gate = Arc::new(CallGate::default());
+        let _first = gate.turn().expect("it need not wait");
+        assert!(!gate.asked("elicitation/create", false));
+        assert!(!gate.asked("roots/list", true));
+        let second = gate.turn().expect("it need not wait");
+        assert!(gate.asked("roots/list", true), "two are under way");
+        drop(second);
+        assert!(gate.turn().is_none(), "another is under way");
+    }
+
+    #[test]
     fn many_that_end_at_once_do_not_pile_up() {
         let gate = Arc::new(CallGate::default());
-        gate.asked();
+        gate.asked("ping", true);
         let first = gate.at_once();
         let count = Arc::new(Mutex::new(0));
         for _ in 0..100_000 {

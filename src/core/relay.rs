@@ -222,10 +222,8 @@ impl<'a> Relay<'a> {
             connection.answer(|out| write_result(out, &id, |out| out.extend_from_slice(b"{}")));
             return;
         }
-        // A question while no call is in flight says nothing about calls.
-        let crowded = connection.asks_at_large()
-            && connection.peer.any(|caller| caller.session.is_some())
-            && connection.gate.asked();
+        let is_during_call = connection.peer.any(|caller| caller.session.is_some());
+        let crowded = connection.asks_at_large() && connection.gate.asked(method, is_during_call);
         let task = params.and_then(|params| self.task_owner(params));
         let to = match &task {
             Some((workspace, _)) => self.owner(workspace),

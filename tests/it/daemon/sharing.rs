@@ -261,6 +261,37 @@ fn questions_outside_of_calls_go_to_the_oldest_session_and_are_refused_if_shared
     }
 }
 
+/// Servers ask for roots some time after the handshake, and somebody may have begun a call by then.
+#[test]
+fn a_server_that_has_asked_for_roots_once_keeps_nobody_waiting() {
+    let mut entry = fake("--with ask,slow,echo");
+    entry["isolation"] = json!("shared");
+    let den = Den::new(&dev(json!({ "a": entry })));
+    let [mut one, mut other] = [(); 2].map(|()| {
+        let mut peer = den.spawn();
+        peer.initialize_with(VERSION, r#"{"roots":{}}"#);
+        open(&mut peer, "dev");
+        peer
+    });
+    one.post_call("dev__a__slow", r#"{"key":"k"}"#);
+    let asks = |peer: &mut Peer| {
+        let call = peer.post_call("dev__a__ask", r#"{"method":"roots/list"}"#);
+        let question = peer.question("roots/list");
+        peer.reply(&question, r#""result":{"roots":[]}"#);
+        peer.answer(&call).text();
+    };
+    asks(&mut one);
+    other.call("dev__a__echo", "{}").text();
+    // Who asks again asks during calls, which wait for each other from then on.
+    asks(&mut one);
+    let waits = other.post_call("dev__a__echo", "{}");
+    other.fence();
+    assert!(!other.has(|message| message.id() == waits), "it may be asked by mistake");
+    leave(one);
+    other.answer(&waits).text();
+    leave(other);
+}
+
 #[test]
 fn questions_of_two_sessions_with_calls_in_flight_never_mix() {
     for isolation in ["directory", "shared"] {
