@@ -754,6 +754,10 @@ impl Read for Body {
         }
         let (Left::Bytes(left) | Left::Chunk(left)) = &mut self.left;
         let most = out.len().min(*left);
+        if most == 0 {
+            // To read nothing may wait for more.
+            return Ok(0);
+        }
         let read = self.reader.read(&mut out[..most])?;
         *left -= read;
         Ok(read)
