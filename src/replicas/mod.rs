@@ -417,6 +417,13 @@ impl Replicas {
             self.members.lock().settle();
             // What was on its way to us may have been sent back or forgotten.
             self.give_up_waiting();
+            // At its first beat a replica is new to everybody.
+            if self.lease.load(Ordering::Relaxed) > 0 {
+                tracing::warn!(
+                    "the store has lost its data, or the other replicas took this one for dead; this replica has ended \
+                     the sessions that are no longer its own, and the requests that were on their way"
+                );
+            }
         }
         let until = told.duration_since(self.begun) + LEASE;
         self.lease.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -522,18 +529,30 @@ impl Replicas {
     async fn keep_receiving(self: Arc<Self>, leaving: Arc<AtomicBool>) {
         while !leaving.load(Ordering::Relaxed) {
             match self.store.receive(&self.id).await {
-                Ok(letters) => letters.iter().for_each(|letter| self.take(letter)),
+                Ok(letters) => {
+                    for letter in letters {
+                        match self.open(&letter).await {
+                            Some(letter) => self.take(letter),
+                            None => tracing::debug!("a letter of another replica cannot be opened"),
+                        }
+                    }
+                }
                 Err(_) => sleep(BEAT).await,
             }
         }
     }
 
-    fn take(self: &Arc<Self>, sealed: &[u8]) {
-        let Some(letter) = self.seal.open(&mailbox(&self.id), sealed).and_then(|text| Letter::read(&text))
-        else {
-            tracing::debug!("a letter of another replica cannot be opened");
-            return;
-        };
+    /// Opens a letter. One that does not open may come from a replica that noticed earlier than we did that the store has
+    /// forgotten the key; whoever sent it would wait in vain for an answer.
+    async fn open(&self, sealed: &[u8]) -> Option<Letter> {
+        let open = || self.seal.open(&mailbox(&self.id), sealed).and_then(|text| Letter::read(&text));
+        match open() {
+            Some(letter) => Some(letter),
+            None => self.agree().await.ok().and_then(|()| open()),
+        }
+    }
+
+    fn take(self: &Arc<Self>, letter: Letter) {
         let Letter { kind, subject, from, serial, number, body } = letter;
         if !self.desk.is_new(&from, serial) {
             return;

@@ -520,6 +520,33 @@ fn a_key_that_the_store_forgot_is_a_changed_key() {
 
 /// The server is killed, paused and started again; nobody waits for it meanwhile.
 #[test]
+fn a_letter_under_a_key_that_was_just_agreed_on_is_read() {
+    with_each(|store| async move {
+        let [asks, serves] = [(); 2].map(|()| Replicas::new(store.clone(), &[]));
+        for replica in [&serves, &asks] {
+            replica.agree().await.unwrap();
+            replica.beat().await.unwrap();
+        }
+        let receiving =
+            [&asks, &serves].map(|replica| tokio::spawn(replica.clone().keep_receiving(Arc::default())));
+        serves.serve(
+            Subject::Session,
+            Arc::new(|handed| {
+                tokio::spawn(async move { handed.part(b"served", true).await });
+                None
+            }),
+        );
+        // The store forgets the key, and only the one that asks has noticed.
+        store.remove(&[super::KEY.to_owned()]).await.unwrap();
+        asks.agree().await.unwrap();
+        let mut asking = asks.ask(&serves.id, Subject::Session, b"").await.unwrap();
+        assert_eq!(timeout(PATIENCE, asking.next()).await, Ok(Arrival::Answer(b"served".to_vec(), true)));
+        assert_eq!((serves.key_changes(), serves.keys()), (2, asks.keys()));
+        receiving.iter().for_each(|task| task.abort());
+    });
+}
+
+#[test]
 fn a_store_that_is_away_is_noticed_and_taken_up_again() {
     let Some(mut server) = server::Store::start() else { return };
     run(async {

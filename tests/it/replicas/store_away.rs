@@ -7,7 +7,7 @@ use serde_json::json;
 use super::between::Line;
 use super::streams::{PROGRESS, progress_of};
 use super::{Cluster, PING, echo, open, ping, tools, until};
-use crate::client::{CAN_ALL, Client, Era, Exchanged, Web};
+use crate::client::{CAN_ALL, Client, Era, Exchanged, Host, Web};
 use crate::harness::TOOLS_CHANGED;
 use crate::store::Store;
 
@@ -127,6 +127,12 @@ fn a_store_that_is_full_or_answers_with_errors_is_away_and_costs_no_session() {
     }
 }
 
+/// Waits until every replica has noticed so many times that the store forgot everything; what was on its way then has failed.
+fn until_noticed(cluster: &Cluster, times: usize) {
+    let count = |host: &Host| host.stderr().matches("the store has lost its data").count();
+    until("every replica has noticed", || cluster.hosts.iter().all(|host| count(host) == times));
+}
+
 #[test]
 fn a_store_that_forgets_ends_the_sessions_and_nothing_else() {
     let mut config = tools("echo,slow,started");
@@ -142,12 +148,13 @@ fn a_store_that_forgets_ends_the_sessions_and_nothing_else() {
     cluster.store.restart();
     until_back(&cluster);
     client.over_http().wait_for_ends();
+    until_noticed(&cluster, 1);
     let session = client.over_http().session.clone();
     let took =
         until("it is unknown", || (0..3).all(|replica| ping(&cluster, replica, session.as_deref()) == 404));
     assert!(took < Duration::from_secs(5), "{took:?}");
     // Clients begin anew, also after the data alone was forgotten.
-    for _ in 0..2 {
+    for round in 0..2 {
         let mut client = cluster.client(Era::Legacy);
         open(&mut client);
         for n in 0..6 {
@@ -159,6 +166,7 @@ fn a_store_that_forgets_ends_the_sessions_and_nothing_else() {
             (0..3).all(|replica| ping(&cluster, replica, session.as_deref()) == 404)
         });
         assert!(took < Duration::from_secs(5), "{took:?}");
+        until_noticed(&cluster, 2 + round);
     }
     modern.call("use_tool", json!({"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}})).text();
 }
