@@ -19,6 +19,7 @@ use super::approval::{self, Deviations};
 use super::audience::Audience;
 use super::bridge::{self, Bridge, Finish};
 use super::connection::{Caller, Changes, Connection};
+use super::gate::TurnOf;
 use super::known::{Known, spoken};
 use super::logins::{Attendance, Logins};
 use super::modern::Watched;
@@ -388,19 +389,20 @@ impl Engine {
                 drop(turn);
             }
         };
-        if let Some(turn) = connection.gate.turn() {
+        let whose = TurnOf::Client(reply.session().workspace.id);
+        if let Some(turn) = connection.gate.turn(whose) {
             return self.send_plainly(connection, method, params, changes, reply, in_turn(turn));
         }
         let (engine, way, params) = (self.clone(), connection.clone(), Raw::own(params.with(changes)));
-        connection.gate.wait(move |turn| {
+        connection.gate.wait(whose, move |turn| {
             if reply.is_wanted() {
                 engine.send_plainly(&way, method, params.root(), &[], reply, in_turn(turn));
             }
         });
     }
 
-    /// Whether calls of a legacy client must reach this upstream one at a time, once the upstream asks
-    /// questions. They must where several clients share the upstream and this client can be asked.
+    /// Whether calls of a legacy client must not reach this upstream together with those of others, once the upstream asks
+    /// questions. They must not where several clients share the upstream and this client can be asked.
     fn must_wait_for_turn(&self, connection: &Arc<Connection>, reply: &Reply) -> bool {
         reply.session().hello().is_some_and(|hello| hello.can_be_asked)
             && self.only_client(&connection.upstream).is_none()

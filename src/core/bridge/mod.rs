@@ -32,7 +32,7 @@ use self::seal::{Seal, Sealed, State, params_digest};
 use super::adapt;
 use super::connection::{Asking, Caller, Connection};
 use super::engine::Engine;
-use super::gate::Turn;
+use super::gate::{Turn, TurnOf};
 use super::modern::ModernCall;
 use super::reply::Reply;
 use super::session::{ClientSession, Question, Ticket};
@@ -92,12 +92,16 @@ pub(super) fn launch(
         return send_plainly(connection, method, params, modern, reply, finish);
     }
     let finish = Box::new(finish);
-    let turn = if connection.asks_at_large() { connection.gate.turn() } else { Some(Turn::free()) };
+    let turn = if connection.asks_at_large() {
+        connection.gate.turn(TurnOf::ModernCall)
+    } else {
+        Some(Turn::free())
+    };
     if let Some(turn) = turn {
         return Call::begin(connection, method, params, Right { reply, _turn: turn }, finish);
     }
     let (way, given) = (connection.clone(), Raw::own(given.with(changes)));
-    connection.gate.wait(move |turn| {
+    connection.gate.wait(TurnOf::ModernCall, move |turn| {
         let params = Params { given: given.root(), changes: &[] };
         Call::begin(&way, method, params, Right { reply, _turn: turn }, finish);
     });
@@ -361,7 +365,7 @@ impl Call {
             false => go(Turn::free()),
             // The question may belong to the call that has the turn.
             true if crowded => go(connection.gate.at_once()),
-            true => connection.gate.wait(go),
+            true => connection.gate.wait(TurnOf::ModernCall, go),
         }
     }
 
