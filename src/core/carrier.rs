@@ -156,7 +156,10 @@ impl Remote {
         let host = connection.redactor.redact(url.host().unwrap_or_default());
         tracing::info!("[{}] is reached at {host}", connection.upstream);
         let client = span.in_scope(|| HttpClient::new(endpoint, engine.settings().max_message_bytes))?;
-        let client = client.limited_by(engine.in_force.limit()).authorized_by(engine.authorizer(http));
+        let client = client
+            .limited_by(engine.in_force.limit())
+            .authorized_by(engine.authorizer(&connection.upstream, http));
+        let client = client.trusting(engine.authorities_of(&connection.upstream));
         connection.profile.mirror_parameters(client.tool_headers());
         let (send, receive) = mpsc::channel(WAITING);
         let out = connection.out.clone();

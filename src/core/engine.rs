@@ -40,6 +40,7 @@ use crate::json::{self, MemberChange, Node, Raw, quote};
 use crate::protocol::era::{ALL_CAPABILITIES, ServerHello, TaskSupport, Version, log_level};
 use crate::protocol::progress::{Progress, write_params};
 use crate::results::kept::Kept;
+use crate::transport::http_client::Authorities;
 use crate::transport::oauth::Authorizer;
 use crate::transport::peer::{Answer, Lost, OnAnswer};
 
@@ -238,11 +239,21 @@ impl Engine {
         upstream
     }
 
+    /// The environment of whoever starts an upstream.
+    fn vars_of(&self, upstream: &Upstream) -> Variables {
+        upstream.origin().map_or_else(|| self.programs.vars.clone(), |origin| origin.vars.clone())
+    }
+
+    /// The certificate authorities that are trusted for an upstream behind a URL.
+    pub(super) fn authorities_of(&self, upstream: &Upstream) -> Authorities {
+        Authorities::named_in(&self.vars_of(upstream))
+    }
+
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
-        let vars = upstream.origin().map_or_else(|| self.programs.vars.clone(), |origin| origin.vars.clone());
+        let vars = self.vars_of(upstream);
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;
@@ -594,9 +605,9 @@ impl Engine {
 
     /// Who has tokens for a server behind a URL; `None` where the file gives the credentials itself or
     /// forbids logins.
-    pub fn authorizer(self: &Arc<Self>, http: &Http) -> Option<Arc<Authorizer>> {
+    pub(super) fn authorizer(self: &Arc<Self>, upstream: &Upstream, http: &Http) -> Option<Arc<Authorizer>> {
         let engine = Arc::downgrade(self);
-        self.logins.authorizer(http, move |url| {
+        self.logins.authorizer(http, self.authorities_of(upstream), move |url| {
             if let Some(engine) = engine.upgrade() {
                 engine.logged_in(url);
             }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::config::Http;
 use crate::memory::credentials::{Afresh, Credentials};
+use crate::transport::http_client::Authorities;
 use crate::transport::oauth::{self, Authorizer};
 
 /// Whether there is a person who could log in to servers.
@@ -27,8 +28,8 @@ pub(super) struct Logins {
     /// The state directory in which logins are stored, if they are.
     state: Option<PathBuf>,
     attendance: Attendance,
-    /// The authorizers by URL and login settings.
-    authorizers: Mutex<HashMap<(String, oauth::Settings), Arc<Authorizer>>>,
+    /// The authorizers by URL, login settings and whose certificates are accepted.
+    authorizers: Mutex<HashMap<(String, oauth::Settings, Authorities), Arc<Authorizer>>>,
 }
 
 impl Logins {
@@ -41,6 +42,7 @@ impl Logins {
     pub(super) fn authorizer(
         &self,
         http: &Http,
+        authorities: Authorities,
         on_login: impl Fn(&str) + Send + Sync + 'static,
     ) -> Option<Arc<Authorizer>> {
         let wanted = http.oauth.as_ref().filter(|_| !http.has_credentials())?;
@@ -51,7 +53,7 @@ impl Logins {
             scope: wanted.scope.clone(),
             callback_port: wanted.callback_port,
         };
-        let key = (http.url.clone(), settings);
+        let key = (http.url.clone(), settings, authorities);
         let mut authorizers = self.authorizers.lock();
         if let Some(authorizer) = authorizers.get(&key) {
             return Some(authorizer.clone());
@@ -63,7 +65,8 @@ impl Logins {
         let url = http.url.clone();
         let on_login = move || on_login(&url);
         let attended = self.attendance != Attendance::Nobody;
-        let authorizer = Authorizer::new(&http.url, key.1.clone(), memory, attended, on_login)?;
+        let authorizer =
+            Authorizer::new(&http.url, key.1.clone(), memory, attended, key.2.clone(), on_login)?;
         authorizers.insert(key, authorizer.clone());
         Some(authorizer)
     }

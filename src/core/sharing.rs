@@ -20,6 +20,7 @@ use crate::catalog::Exposed;
 use crate::config::{Command, Http, Isolation, Transport};
 use crate::json::Raw;
 use crate::protocol::era::ClientHello;
+use crate::transport::http_client::AUTHORITY_VARIABLES;
 
 /// For whom an upstream is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -108,13 +109,23 @@ impl DaemonSession {
                 key.text("directory");
                 key.text(self.directory.as_os_str().as_encoded_bytes());
                 key.text(format!("{:?}", self.umask));
-                if let Transport::Stdio(command) = &spec.transport {
-                    let mut inherited = inherited(&self.vars, &command.inherit_env);
-                    inherited.sort();
-                    for (name, value) in inherited {
-                        key.text(name.as_encoded_bytes());
-                        key.text(value.as_encoded_bytes());
+                match &spec.transport {
+                    Transport::Stdio(command) => {
+                        let mut inherited = inherited(&self.vars, &command.inherit_env);
+                        inherited.sort();
+                        for (name, value) in inherited {
+                            key.text(name.as_encoded_bytes());
+                            key.text(value.as_encoded_bytes());
+                        }
                     }
+                    // Whether a server can be reached depends on whom the session trusts.
+                    Transport::Http(_) => {
+                        for wanted in AUTHORITY_VARIABLES {
+                            let value = self.vars.iter().find(|(name, _)| name == wanted);
+                            key.texts(value.iter().map(|(_, value)| value.as_encoded_bytes()));
+                        }
+                    }
+                    Transport::Unset(_) => {}
                 }
             }
         }
@@ -357,6 +368,21 @@ mod tests {
             let own = spec(Transport::Stdio(command("x")), Some(Isolation::Session));
             assert_ne!(base().share(1, &own), other.share(2, &own), "{what}");
             assert_eq!(base().share(1, &own), other.share(1, &own), "{what}");
+        }
+    }
+
+    #[test]
+    fn whom_a_session_trusts_tells_servers_behind_urls_apart() {
+        let share = |vars: &[(&str, &str)], isolation| {
+            let http = Http { url: "https://a/".into(), headers: Vec::new(), sse: false, oauth: None };
+            daemon_session(vars, "/work", 0).share(1, &spec(Transport::Http(http), Some(isolation)))
+        };
+        let [file, directory] = [("SSL_CERT_FILE", "/x"), ("SSL_CERT_DIR", "/x")];
+        let alike = share(&[file, directory], Isolation::Directory);
+        assert_eq!(share(&[directory, ("EDITOR", "vi"), file], Isolation::Directory), alike);
+        for other in [&[][..], &[file], &[directory], &[("SSL_CERT_FILE", "/y"), directory]] {
+            assert_ne!(share(other, Isolation::Directory), alike, "{other:?}");
+            assert_eq!(share(other, Isolation::Shared), share(&[file], Isolation::Shared), "{other:?}");
         }
     }
 

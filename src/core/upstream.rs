@@ -435,7 +435,7 @@ impl Upstream {
     /// The login that the upstream waits for, if any.
     pub fn login(&self) -> Option<Login> {
         match &self.spec().transport {
-            Transport::Http(http) => self.engine.upgrade()?.authorizer(http)?.login(),
+            Transport::Http(http) => self.engine.upgrade()?.authorizer(self, http)?.login(),
             Transport::Stdio(_) | Transport::Unset(_) => None,
         }
     }

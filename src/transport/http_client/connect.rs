@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use http::header::LOCATION;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
 use tower_service::Service;
 
+use super::authorities;
 use super::reach::{Gate, OutOfBounds, Reach};
 use super::uri::{origin, resolve, same_origin};
 
@@ -90,18 +91,16 @@ pub(in crate::transport) struct Http {
 }
 
 impl Http {
-    /// Sets up what `url` needs. The system's certificates are read for the first `https` URL. All
-    /// connections go through the gate.
+    /// Sets up what `url` needs: certificates are read for an `https` URL. All connections go through the gate.
     pub(in crate::transport) async fn new(url: &Uri, headers: HeaderMap, gate: Gate) -> Result<Self, String> {
-        let tls =
-            match url.scheme_str() {
-                Some("https") => {
-                    tokio::task::spawn_blocking(trust).await.map_err(|error| error.to_string())??
-                }
-                _ => Arc::new(config(|builder| {
-                    Ok(builder.with_root_certificates(rustls::RootCertStore::empty()))
-                })?),
-            };
+        let tls = match url.scheme_str() {
+            Some("https") => {
+                let authorities = gate.authorities.clone();
+                let reading = tokio::task::spawn_blocking(move || authorities.tls());
+                reading.await.map_err(|error| error.to_string())??
+            }
+            _ => authorities::none()?,
+        };
         Ok(Self::with_tls(tls, headers, gate))
     }
 
@@ -173,30 +172,6 @@ impl Http {
 /// The address from which an answer came.
 pub(in crate::transport) fn peer<T>(response: &Response<T>) -> Option<IpAddr> {
     response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip())
-}
-
-/// TLS that trusts what this system trusts, since companies have their own authorities. It is read once per
-/// process.
-fn trust() -> Result<Arc<ClientConfig>, String> {
-    static TRUST: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    if let Some(trust) = TRUST.get() {
-        return Ok(trust.clone());
-    }
-    let made = config(|builder| {
-        builder.with_native_roots().map_err(|_| {
-            "TLS: this system has no certificate authorities; install ca-certificates or set SSL_CERT_FILE".to_owned()
-        })
-    })?;
-    Ok(TRUST.get_or_init(|| Arc::new(made)).clone())
-}
-
-type Roots = rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>;
-type Trusting = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
-
-fn config(roots: impl FnOnce(Roots) -> Result<Trusting, String>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(roots(builder.map_err(|error| error.to_string())?)?.with_no_client_auth())
 }
 
 /// A connector with a deadline over all of its steps, which refuses addresses out of reach. The [`Gate`]

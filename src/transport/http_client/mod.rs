@@ -10,6 +10,7 @@
 //!
 //! Invariant: a message is never sent twice, unless the server's answer proves that it was not executed.
 
+mod authorities;
 pub(super) mod body;
 pub(super) mod connect;
 mod exchange;
@@ -35,6 +36,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tracing::Instrument;
 
+pub use self::authorities::{AUTHORITY_VARIABLES, Authorities};
 pub use self::connect::Failure;
 use self::connect::Http;
 use self::exchange::Shared;
@@ -129,6 +131,7 @@ pub struct HttpClient {
     url: Uri,
     headers: HeaderMap,
     sse: bool,
+    authorities: Authorities,
     limit: Arc<AtomicUsize>,
     tool_headers: Arc<ToolHeaders>,
     authorizer: Option<Arc<Authorizer>>,
@@ -163,6 +166,7 @@ impl HttpClient {
             url,
             headers,
             sse: endpoint.sse,
+            authorities: Authorities::default(),
             limit: Arc::new(AtomicUsize::new(max_message_bytes)),
             tool_headers: Arc::default(),
             authorizer: None,
@@ -173,6 +177,12 @@ impl HttpClient {
     /// Takes the size limit of messages from a shared value, which may change while the client runs.
     pub fn limited_by(mut self, max_message_bytes: Arc<AtomicUsize>) -> Self {
         self.limit = max_message_bytes;
+        self
+    }
+
+    /// Accepts certificates of these authorities.
+    pub fn trusting(mut self, authorities: Authorities) -> Self {
+        self.authorities = authorities;
         self
     }
 
@@ -192,7 +202,8 @@ impl HttpClient {
     /// reach. The error gives a user the reason; requests that are still open then get no answer. Dropping
     /// the future ends everything at once.
     pub async fn run(self, outgoing: mpsc::Receiver<Vec<u8>>, incoming: impl Receive) -> Result<(), Failure> {
-        let http = Http::new(&self.url, self.headers.clone(), Gate::configured()).await;
+        let http =
+            Http::new(&self.url, self.headers.clone(), Gate::configured(self.authorities.clone())).await;
         let http = http.map_err(Failure::new)?;
         self.run_with(http, outgoing, incoming).await
     }

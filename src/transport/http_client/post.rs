@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use tokio::time::timeout;
 
+use super::authorities::Authorities;
 use super::body::collect;
 use super::connect::Http;
 use super::reach::Gate;
@@ -33,7 +34,7 @@ pub struct NotTaken {
 impl Post {
     /// Sets up what the URL needs. `headers` go with each document, which is taken within `patience` or not at all.
     pub async fn new(uri: Uri, headers: HeaderMap, patience: Duration) -> Result<Self, String> {
-        let http = Http::new(&uri, HeaderMap::new(), Gate::configured()).await?;
+        let http = Http::new(&uri, HeaderMap::new(), Gate::configured(Authorities::default())).await?;
         Ok(Self { http, uri, headers, patience })
     }
 

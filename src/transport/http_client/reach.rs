@@ -19,6 +19,8 @@ use http::Uri;
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
+use super::authorities::Authorities;
+
 /// Finds the addresses of a name.
 pub(in crate::transport) type Lookup =
     Arc<dyn Fn(String) -> Boxed<io::Result<Vec<SocketAddr>>> + Send + Sync>;
@@ -48,6 +50,8 @@ pub(in crate::transport) enum Reach {
 pub(in crate::transport) struct Gate {
     pub(in crate::transport) reach: Reach,
     pub(in crate::transport) lookup: Lookup,
+    /// Whose certificates are accepted.
+    pub(in crate::transport) authorities: Authorities,
 }
 
 /// The reason why a connection is refused.
@@ -134,8 +138,8 @@ const ONLY_HERE: &str = ", and only a server on this machine may send the gatewa
 
 impl Gate {
     /// The gate for addresses from the configuration.
-    pub(in crate::transport) fn configured() -> Self {
-        Self { reach: Reach::Configured, lookup: system() }
+    pub(in crate::transport) fn configured(authorities: Authorities) -> Self {
+        Self { reach: Reach::Configured, lookup: system(), authorities }
     }
 }
 

@@ -41,6 +41,7 @@ use self::flow::{CALLBACK, Flow};
 pub use self::grant::Token;
 pub use self::grant::{Grant, KnownLogin, Memory, Method, OauthClient};
 use self::scope::Scopes;
+use crate::transport::http_client::Authorities;
 use crate::transport::http_client::reach::{self, Gate, Lookup, Reach};
 
 /// The time that a person has to log in.
@@ -93,6 +94,7 @@ pub struct Authorizer {
     /// Called after every successful login.
     on_login: Box<dyn Fn() + Send + Sync>,
     lookup: Lookup,
+    authorities: Authorities,
     state: Mutex<LoginState>,
     /// Lets one task at a time look for a token.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -122,12 +124,13 @@ struct Pending {
 
 impl Authorizer {
     /// An authorizer for the server at this URL, which must not hold credentials. Without a person to log in
-    /// (`attended`), no login is begun. `on_login` is called after every successful login.
+    /// (`attended`), no login is begun. Whoever is asked for tokens must have a certificate of these authorities. `on_login` is called after every successful login.
     pub fn new(
         server: &str,
         settings: Settings,
         memory: Option<Box<dyn Memory>>,
         attended: bool,
+        authorities: Authorities,
         on_login: impl Fn() + Send + Sync + 'static,
     ) -> Option<Arc<Self>> {
         let authorizer = Self {
@@ -137,6 +140,7 @@ impl Authorizer {
             attended,
             on_login: Box::new(on_login),
             lookup: reach::system(),
+            authorities,
             state: Mutex::default(),
             turn: Arc::default(),
         };
@@ -452,7 +456,11 @@ impl Authorizer {
 
     /// The gate for everything that the server names.
     fn gate(&self) -> Gate {
-        Gate { reach: Reach::named_by(&self.server), lookup: self.lookup.clone() }
+        Gate {
+            reach: Reach::named_by(&self.server),
+            lookup: self.lookup.clone(),
+            authorities: self.authorities.clone(),
+        }
     }
 
     fn grant(&self) -> Option<Grant> {
@@ -596,8 +604,15 @@ mod tests {
             token: Some(token),
         };
         let memory = Some(Box::new(Known(grant.clone())) as Box<dyn Memory>);
-        let authorizer =
-            Authorizer::new("https://mcp.example/mcp", Settings::default(), memory, true, || ()).unwrap();
+        let authorizer = Authorizer::new(
+            "https://mcp.example/mcp",
+            Settings::default(),
+            memory,
+            true,
+            Authorities::default(),
+            || (),
+        )
+        .unwrap();
 
         let NoToken::Failed(renewal) = authorizer.renew_here(&grant).await.unwrap_err() else { panic!() };
         let server = ServerMetadata { registration_endpoint: Some(endpoint), ..ServerMetadata::default() };

@@ -9,7 +9,7 @@ use super::server::{BodyStep, Reply, Server};
 use super::{Client, error, result};
 use crate::transport::http_client::connect::Http;
 use crate::transport::http_client::reach::Gate;
-use crate::transport::http_client::{Endpoint, HttpClient, Incoming};
+use crate::transport::http_client::{Authorities, Endpoint, HttpClient, Incoming};
 
 fn endpoint(url: &str) -> Endpoint {
     Endpoint {
@@ -82,7 +82,8 @@ async fn certificates_are_checked() {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let http = Http::with_tls(Arc::new(tls), client.headers.clone(), Gate::configured());
+        let http =
+            Http::with_tls(Arc::new(tls), client.headers.clone(), Gate::configured(Authorities::default()));
         let (out, outgoing) = tokio::sync::mpsc::channel(9);
         out.send(super::modern(1, "server/discover", "").into_bytes()).await.unwrap();
         let (send, mut received) = tokio::sync::mpsc::channel(9);

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::HANGING;
 use super::server::{Reply, Server};
+use crate::transport::http_client::Authorities;
 use crate::transport::http_client::connect::{Http, peer};
 use crate::transport::http_client::reach::{Gate, Reach};
 
@@ -22,7 +23,7 @@ fn gate(reach: Reach, answers: &[[u8; 4]]) -> (Gate, Arc<AtomicUsize>) {
         let answer = answers[count.fetch_add(1, Ordering::Relaxed) % answers.len()];
         Box::pin(async move { Ok(vec![SocketAddr::from((answer, 0))]) }) as _
     };
-    (Gate { reach, lookup: Arc::new(lookup) }, asked)
+    (Gate { reach, lookup: Arc::new(lookup), authorities: Authorities::default() }, asked)
 }
 
 /// The outcome of a GET: the address that answered, or the failure.
