@@ -298,8 +298,9 @@ impl RunningDaemon {
             Wish::Status => stream.write_all(super::status::told(self).to_string().as_bytes()).await,
             Wish::Stop => {
                 self.stop.notify_one();
-                // The connection closes with the process.
-                std::future::pending().await
+                // Nobody but the system closes it, with the process: whoever waits for that knows that we are gone.
+                std::mem::forget(stream);
+                Ok(())
             }
             Wish::Console(face, state) => match self.console(face, state) {
                 Ok(console) => {

@@ -1,7 +1,7 @@
 //! The process that a client starts when the file says `"daemon": true`: hands the session to the daemon, and
 //! says why if it cannot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use tokio::io::AsyncWrite;
@@ -71,6 +71,11 @@ impl World {
         let temporary = PathBuf::from(temporary.unwrap_or_else(|| "/tmp".to_owned()));
         let (runtime, user) = (runtime.as_deref(), daemon::user());
         let place = DaemonPlace::new(runtime, &temporary, user);
-        Daemons { elsewhere: place.elsewhere(runtime, &temporary, user), place, log, launcher }
+        Daemons {
+            elsewhere: place.elsewhere(runtime, Path::new("/run/user"), &temporary, user),
+            place,
+            log,
+            launcher,
+        }
     }
 }

@@ -33,7 +33,7 @@ impl DaemonPlace {
     /// The place for this build, given the value of `XDG_RUNTIME_DIR`, the directory for temporary files and
     /// the user.
     pub fn new(runtime: Option<&Path>, temporary: &Path, user: u32) -> Self {
-        let directory = match runtime.filter(|runtime| runtime.is_absolute() && runtime.is_dir()) {
+        let directory = match runtime.filter(|runtime| names_directory(runtime)) {
             Some(runtime) => runtime.join("mcp-workbench"),
             None => temporary.join(format!("mcp-workbench-{user}")),
         };
@@ -41,10 +41,11 @@ impl DaemonPlace {
     }
 
     /// Where the daemons of sessions may be that have another environment: some clients hand on only a few
-    /// variables, and `XDG_RUNTIME_DIR` is not among them.
-    pub fn elsewhere(&self, runtime: Option<&Path>, temporary: &Path, user: u32) -> Vec<Self> {
-        let usual = Path::new("/run/user").join(user.to_string());
-        let runtimes = [runtime.is_none().then_some(&*usual), None];
+    /// variables, and `XDG_RUNTIME_DIR` is not among them. `usual` is where the system has users' runtime directories.
+    pub fn elsewhere(&self, runtime: Option<&Path>, usual: &Path, temporary: &Path, user: u32) -> Vec<Self> {
+        let usual = usual.join(user.to_string());
+        let has_runtime = runtime.is_some_and(names_directory);
+        let runtimes = [(!has_runtime).then_some(&*usual), None];
         let places = runtimes.map(|runtime| Self::new(runtime, temporary, user));
         let mut others: Vec<_> =
             places.into_iter().filter(|place| place.directory != self.directory).collect();
@@ -57,8 +58,7 @@ impl DaemonPlace {
         // Both executables of a build are told the same, and share a daemon.
         let words =
             [env!("CARGO_PKG_VERSION"), env!("BUILD_COMMIT"), env!("BUILD_TARGET"), env!("BUILD_SOURCE")];
-        let build = format!("{:016x}", digest::number(words.join(" ").bytes()));
-        Self { directory, build }
+        Self { directory, build: build_name(words) }
     }
 
     /// What tells this build from others.
@@ -176,6 +176,16 @@ impl DaemonPlace {
     }
 }
 
+/// What stands for a build in the names of files: its version, its commit, its target and a digest of its source.
+fn build_name(words: [&str; 4]) -> String {
+    format!("{:016x}", digest::number(words.join(" ").bytes()))
+}
+
+/// Whether a value of `XDG_RUNTIME_DIR` counts.
+fn names_directory(runtime: &Path) -> bool {
+    runtime.is_absolute() && runtime.is_dir()
+}
+
 /// Makes the directory, for this user alone.
 #[cfg(unix)]
 fn make(directory: &Path) -> io::Result<()> {
@@ -245,11 +255,39 @@ mod tests {
     #[cfg(unix)]
     fn daemons_of_other_environments_are_found() {
         let (here, temporary) = (std::env::temp_dir(), Path::new("/t"));
-        for (runtime, elsewhere) in [(Some(&*here), vec!["/t/mcp-workbench-7"]), (None, vec![])] {
+        let usual = here.join(format!("mcp-workbench-usual-{}", std::process::id()));
+        let (own, none) = (usual.join("7"), here.join("nothing here"));
+        fs::create_dir_all(&own).expect("the directory can be made");
+        let [in_temporary, in_usual] = [temporary.join("mcp-workbench-7"), own.join("mcp-workbench")];
+        for (runtime, usual, elsewhere) in [
+            (Some(&*here), &usual, vec![&in_temporary]),
+            (Some(&*own), &usual, vec![&in_temporary]),
+            // What names no directory is as good as nothing.
+            (None, &usual, vec![&in_usual]),
+            (Some(&*none), &usual, vec![&in_usual]),
+            (Some(Path::new("")), &usual, vec![&in_usual]),
+            (Some(Path::new(".")), &usual, vec![&in_usual]),
+            (None, &none, vec![]),
+        ] {
             let place = DaemonPlace::new(runtime, temporary, 7);
-            let found = place.elsewhere(runtime, temporary, 7);
-            let found: Vec<_> = found.iter().map(|place| place.directory.to_string_lossy()).collect();
+            let found = place.elsewhere(runtime, usual, temporary, 7);
+            let found: Vec<_> = found.iter().map(|place| &place.directory).collect();
             assert_eq!(found, elsewhere, "{runtime:?}");
+        }
+        fs::remove_dir_all(&usual).expect("it is ours");
+    }
+
+    #[test]
+    fn whatever_differs_between_builds_gives_each_a_daemon_of_its_own() {
+        let ours = build_name(["0.1.0", "0123abc", "x86_64-unknown-linux-gnu", "1f2e3d"]);
+        assert_eq!(ours.len(), 16);
+        for other in [
+            ["0.1.1", "0123abc", "x86_64-unknown-linux-gnu", "1f2e3d"],
+            ["0.1.0", "0123abd", "x86_64-unknown-linux-gnu", "1f2e3d"],
+            ["0.1.0", "0123abc", "x86_64-unknown-linux-musl", "1f2e3d"],
+            ["0.1.0", "0123abc", "x86_64-unknown-linux-gnu", "1f2e3e"],
+        ] {
+            assert_ne!(build_name(other), ours, "{other:?}");
         }
     }
 
