@@ -7,7 +7,7 @@
 //!
 //! Invariant: nobody is sent a byte before the system has said that he is the same user.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use super::failure::Failure;
 use super::load::{Loader, Overrides, Read, runtime, signal};
 use super::reload::{FileWatch, shown_problems};
-use super::{World, logging};
+use super::{World, check, logging};
 use crate::config::locate::FaceKind;
 use crate::core::aside::BYE;
 use crate::core::engine::Engine;
@@ -531,12 +531,24 @@ impl Pool {
         let (mut renewals, mut whole) = (Vec::new(), Read { bytes: bytes.clone(), ..Read::default() });
         let in_force = self.engine.settings().approved.clone();
         let (mut warnings, mut refused, mut shown) = (0, None, Vec::new());
+        let mut told = HashSet::new();
         for member in members {
             let (meaning, read) = member.loader.read(bytes.clone(), in_force.clone());
             whole.lock = read.lock;
             for named in read.named {
                 if !whole.named.contains(&named) {
                     whole.named.push(named);
+                }
+            }
+            let (Ok((_, problems)) | Err(problems)) = &meaning;
+            // What is wrong for one session is mostly wrong for all, and is told once.
+            for problem in problems {
+                let text = problem.render(false);
+                if told.insert(text.clone()) {
+                    match problem.is_error() {
+                        true => tracing::error!("{text}"),
+                        false => tracing::warn!("{text}"),
+                    }
                 }
             }
             match meaning {
@@ -546,12 +558,12 @@ impl Pool {
                     renewals.push((member.gateway.clone(), configured));
                 }
                 Err(problems) => {
+                    let count = check::errors(&problems);
+                    if told.insert(count.clone()) {
+                        tracing::error!("{count}; the old configuration stays in force");
+                    }
                     shown = shown_problems(&problems);
                     refused = Some((member.gateway.clone(), problems.len()));
-                    let first = problems.first().map(|problem| problem.render(false)).unwrap_or_default();
-                    tracing::error!(
-                        "the old configuration stays in force, since the new one is not valid: {first}"
-                    );
                 }
             }
         }
