@@ -169,7 +169,7 @@ fn answer_from_memory(gateway: &Arc<Gateway>, recalled: Remembered) {
 
 /// Shows what servers that are neither up nor failed are remembered to offer; returns whether there was
 /// anything to show.
-fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
+pub(super) fn stand_in(recalled: &Remembered, workspace: &Workspace) -> bool {
     let face = workspace.exposure();
     workspace.change(|view| {
         let all: Vec<_> = view.entries().map(|entry| entry.upstream.clone()).collect();
@@ -207,6 +207,15 @@ fn resume(gateway: &Arc<Gateway>, waiting: Vec<WaitingRequest>) {
                 true => super::turn_away(gateway, &method, params.root(), super::SHUTTING_DOWN, reply),
                 false => gateway.request(&method, params.root(), reply),
             }
+        }
+    }
+}
+
+/// Answers all that waits for servers to start, because nobody will wait for them any longer.
+pub(super) fn turn_away_waiting(gateway: &Arc<Gateway>) {
+    for WaitingRequest { method, params, reply } in gateway.startup.take(true) {
+        if reply.is_wanted() {
+            super::turn_away(gateway, &method, params.root(), super::SHUTTING_DOWN, reply);
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::restore::{reopen, restore};
+use super::startup::turn_away_waiting;
 use super::{Gateway, SHUTTING_DOWN};
 use crate::core::aside::{BYE, FromRelay, InputPlace, collect_line};
 use crate::core::record::Record;
@@ -108,6 +109,8 @@ struct StdioClient {
     out: Arc<Outbox>,
     /// Notified when the relay says that the session ends.
     end: Notify,
+    /// Whether it has said so: then there will be no other daemon for what the client still sends.
+    is_last: AtomicBool,
     /// The number of lines that the client of a relay has sent.
     count: AtomicU64,
     /// Called when the relay says that the file is to be read again; `None` outside the daemon.
@@ -144,7 +147,8 @@ impl StdioClient {
             session.peer().skip_to(resumed.first_question);
             restore(&gateway, &session, &resumed.record).await;
         }
-        Self { gateway, session, out, end: Notify::new(), count: AtomicU64::new(0), on_reload }
+        let (end, is_last) = (Notify::new(), AtomicBool::new(false));
+        Self { gateway, session, out, end, is_last, count: AtomicU64::new(0), on_reload }
     }
 
     /// Serves the client; `ended` releases or ends its upstreams.
@@ -176,6 +180,7 @@ impl StdioClient {
             session.cut_off(SHUTTING_DOWN);
             // Requests that wait for an upstream to start learn here that it has ended.
             ended.await;
+            turn_away_waiting(&self.gateway);
             session.abandon(SHUTTING_DOWN);
         };
         tokio::pin!(ending);
@@ -228,7 +233,7 @@ impl StdioClient {
                 }
                 is_much
             };
-            let client = UntilEnd { stream: client, session: &self.session };
+            let client = UntilEnd { stream: client, session: &self.session, is_last: &self.is_last };
             self.read_lines(client, Lines::new(self.limit()), false, taken).await;
             // The client has gone, which is no death.
             self.session.tell_end(BYE);
@@ -306,7 +311,10 @@ impl StdioClient {
 
     fn take_aside(&self, scanner: &mut Scanner, aside: FromRelay<'_>) {
         match (aside, &self.on_reload) {
-            (FromRelay::End, _) => self.end.notify_one(),
+            (FromRelay::End, _) => {
+                self.is_last.store(true, Ordering::Relaxed);
+                self.end.notify_one();
+            }
             (FromRelay::Reload, Some(reload)) => reload(),
             (FromRelay::Reload, None) => {}
             (FromRelay::Long(long), _) => self.refuse_long(scanner, &long),
@@ -346,10 +354,11 @@ fn aside_of<'a>(line: &Line<'a>) -> Option<FromRelay<'a>> {
     }
 }
 
-/// The client itself, until its session ends: what it sends then is for the next daemon.
+/// The client itself, until its session ends here: what it sends then is for the next daemon, if there will be one.
 struct UntilEnd<'a, C> {
     stream: C,
     session: &'a ClientSession,
+    is_last: &'a AtomicBool,
 }
 
 impl<C: AsyncRead + Unpin> AsyncRead for UntilEnd<'_, C> {
@@ -358,7 +367,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for UntilEnd<'_, C> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.session.is_ending() {
+        match self.session.is_ending() && !self.is_last.load(Ordering::Relaxed) {
             true => Poll::Pending,
             false => Pin::new(&mut self.stream).poll_read(context, buffer),
         }
