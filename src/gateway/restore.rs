@@ -6,10 +6,12 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Gateway;
+use super::startup::stand_in;
 use crate::catalog::Kind;
 use crate::core::record::Record;
 use crate::core::route::Route;
 use crate::core::session::ClientSession;
+use crate::core::view::Entry;
 use crate::core::workspace::Workspace;
 use crate::face::Then;
 use crate::json::{Raw, quote};
@@ -33,6 +35,11 @@ pub(super) async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, r
         let closed = |group: &&String| groups.contains(&group.as_str()) && !view.is_open(group);
         record.open.iter().filter(closed).collect::<Vec<_>>()
     });
+    if closed.is_empty() {
+        return;
+    }
+    // Memory is read before any server has run: what servers offer now says nothing about the late ones.
+    let recalled = gateway.recall_definitions(&*face);
     // All start at the same time, and are opened in their order.
     for server in face.servers().iter().filter(|server| closed.iter().any(|group| *group == server.group)) {
         let upstream = gateway.upstream(workspace, server);
@@ -45,6 +52,11 @@ pub(super) async fn reopen(gateway: &Arc<Gateway>, workspace: &Arc<Workspace>, r
         // It was open, and stays so even if its servers do not start now.
         workspace.change(|view| view.open_in_place(group));
         let _ = gateway.open_group(workspace, group, &Then::Request).await;
+    }
+    // The client knows the tools of servers that are late, and need not see them go and come back.
+    let is_late = |entry: &Entry| !entry.upstream.is_up() && !entry.upstream.has_failed();
+    if workspace.read(|view| view.entries().any(is_late)) {
+        stand_in(&recalled.await, workspace);
     }
 }
 
