@@ -54,15 +54,13 @@ pub(super) fn connect(
     let client = named(order.client)?;
     let path = place(client, order.scope, order.world)?;
     let config = config_to_register(order, file)?;
-    let switched = match order.daemon {
-        true => Some(console.in_turn(&config, |console| switch_daemon_on(order, &config, console))?),
-        false => None,
-    };
-    if switched.as_ref().is_some_and(|(settled, _)| *settled == Settled::Shown) && !console.dry_run {
-        return Ok(JsonAnswer::new());
+    let (settled, mut answer) =
+        console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))?;
+    // Whoever does not want the client connected is not asked about the rest.
+    if order.daemon && (settled != Settled::Shown || console.dry_run) {
+        let own = console.in_turn(&config, |console| switch_daemon_on(order, &config, console))?;
+        answer.insert("config".to_owned(), own.into());
     }
-    let mut answer = console.in_turn(&path, |console| connect_now(order, client, &path, &config, console))?;
-    answer.extend(switched.map(|(_, own)| ("config".to_owned(), own.into())));
     Ok(answer)
 }
 
@@ -71,7 +69,7 @@ fn switch_daemon_on(
     order: &Order<'_>,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<(Settled, JsonAnswer), Failure> {
+) -> Result<JsonAnswer, Failure> {
     let ours = open(order.face, config, order.world, None)?;
     let edit = edit::Edit::Set { path: vec!["daemon".to_owned()], value: Value::Boolean(true) };
     let after = edit::apply(format(order.face), &ours.text, &[edit]).map_err(|refusal| {
@@ -89,8 +87,8 @@ fn switch_daemon_on(
         "all sessions of this file will share one process, the daemon, and the servers that can be shared",
     );
     let mut answer = JsonAnswer::new();
-    let settled = console.settle(&proposal, &mut answer, |_| Ok(()))?;
-    Ok((settled, answer))
+    console.settle(&proposal, &mut answer, |_| Ok(()))?;
+    Ok(answer)
 }
 
 /// The configuration that the client's entry names. Outside a project that is never the one of the current
@@ -139,7 +137,7 @@ fn connect_now(
     path: &Path,
     config: &Path,
     console: &mut Console<'_>,
-) -> Result<JsonAnswer, Failure> {
+) -> Result<(Settled, JsonAnswer), Failure> {
     let world = order.world;
     let ours = open(order.face, config, world, None)?;
     let snapshot = read_file(path)?;
@@ -205,7 +203,7 @@ fn connect_now(
             ))?;
         }
     }
-    Ok(answer)
+    Ok((outcome, answer))
 }
 
 /// Says which servers are known to have apps that the client would render, if it were shown the tools that
