@@ -39,6 +39,24 @@ pub(crate) const RESOURCES_CHANGED: &str = "notifications/resources/list_changed
 /// `prompts/list_changed`.
 pub(crate) const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 
+/// Set for a run of tests whose gateways serve their sessions over a daemon: `daemon::contract` is such a run.
+pub(crate) const OVER_DAEMON: &str = "TEST_OVER_DAEMON";
+
+/// Whether gateways of this run serve their sessions over a daemon.
+fn over_daemon() -> bool {
+    std::env::var_os(OVER_DAEMON).is_some()
+}
+
+/// A file as this run wants it, in either syntax. One that speaks of the daemon itself is left as it is.
+pub(crate) fn as_served(config: String) -> String {
+    match config.strip_prefix('{') {
+        _ if !over_daemon() || config.contains("daemon") => config,
+        Some(rest) if rest.starts_with('"') => format!(r#"{{"daemon":true,"linger":0,{rest}"#),
+        Some(_) => config,
+        None => format!("daemon = true\nlinger = 0\n{config}"),
+    }
+}
+
 /// The gateway's executable.
 pub(crate) fn gateway_path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_mcp-workbench"))
@@ -159,7 +177,18 @@ impl Lab {
             .env("HOME", &self.dir)
             .env_remove("WORKBENCH_CONFIG")
             .env_remove("RUST_LOG");
+        if over_daemon() {
+            command.env("XDG_RUNTIME_DIR", &self.dir).env("TMPDIR", &self.dir);
+        }
         command
+    }
+
+    /// Ends the daemon, where this run has one.
+    fn stop_daemon(&self) {
+        if over_daemon() {
+            let stopped = self.run(self.command().arg("stop"));
+            assert_eq!(stopped.code, Some(0), "{stopped:?}");
+        }
     }
 
     /// Runs a command to its end, with an empty stdin.
@@ -342,6 +371,8 @@ pub(crate) struct Peer {
     /// Received and not yet taken.
     queue: VecDeque<Message>,
     stderr: Arc<Mutex<String>>,
+    /// The log of the daemon that serves it.
+    log: Option<PathBuf>,
     last_id: u64,
 }
 
@@ -378,7 +409,7 @@ impl Peer {
             }
         });
         let stdin = child.stdin.take();
-        Self { child, stdin, stdout, queue: VecDeque::new(), stderr, last_id: 0 }
+        Self { child, stdin, stdout, queue: VecDeque::new(), stderr, log: None, last_id: 0 }
     }
 
     /// The process id.
@@ -386,7 +417,7 @@ impl Peer {
         self.child.id()
     }
 
-    /// Resident memory in bytes.
+    /// Memory of its own, in bytes.
     #[cfg(target_os = "linux")]
     pub(crate) fn memory(&self) -> u64 {
         memory(self.pid())
@@ -562,9 +593,10 @@ impl Peer {
         self.request("tools/list", "{}").names("tools")
     }
 
-    /// All that came on stderr so far.
+    /// All that came on stderr so far, and in the log of the daemon.
     pub(crate) fn stderr(&self) -> String {
-        self.stderr.lock().expect("no panic").clone()
+        let log = self.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
+        self.stderr.lock().expect("no panic").clone() + &log.unwrap_or_default()
     }
 
     /// Waits until stderr holds this text.
@@ -661,11 +693,11 @@ impl Gateway {
     /// Starts a gateway in a prepared place with a changed command.
     #[track_caller]
     pub(crate) fn spawn_with(lab: Lab, config: impl fmt::Display, change: impl FnOnce(&mut Command)) -> Self {
-        let path = lab.write("workbench-config.json", &lab.fill(&config.to_string()));
+        let path = lab.write("workbench-config.json", &as_served(lab.fill(&config.to_string())));
         let mut command = lab.command();
         command.arg("--config").arg(path);
         change(&mut command);
-        Self { peer: Peer::spawn(&mut command), lab, orderly: true }
+        Self::of(Peer::spawn(&mut command), lab)
     }
 
     /// Starts toolman with this `tools.toml` and shakes hands.
@@ -683,7 +715,7 @@ impl Gateway {
         config: impl fmt::Display,
         change: impl FnOnce(&mut Command),
     ) -> Self {
-        lab.write("tools.toml", &lab.fill(&config.to_string()));
+        lab.write("tools.toml", &as_served(lab.fill(&config.to_string())));
         Self::run_in(lab, &toolman_path(), change)
     }
 
@@ -692,7 +724,12 @@ impl Gateway {
     pub(crate) fn run_in(lab: Lab, program: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = lab.program(program);
         change(&mut command);
-        Self { peer: Peer::spawn(&mut command), lab, orderly: true }
+        Self::of(Peer::spawn(&mut command), lab)
+    }
+
+    fn of(mut peer: Peer, lab: Lab) -> Self {
+        peer.log = over_daemon().then(|| lab.dir.join("xdg-state/mcp-workbench/daemon.log"));
+        Self { peer, lab, orderly: true }
     }
 
     /// Ends it as a client does that goes away, and gives its place back.
@@ -702,6 +739,7 @@ impl Gateway {
         let status = self.wait();
         assert!(status.success(), "{status}; stderr:\n{}", self.stderr());
         let lab = std::mem::replace(&mut self.lab, Lab::new());
+        lab.stop_daemon();
         lab.wait_until_gone(DEADLINE);
         lab
     }
@@ -825,10 +863,12 @@ impl Drop for Gateway {
         if self.orderly {
             self.close();
             let status = self.wait();
+            self.lab.stop_daemon();
             let left = self.lab.processes();
             assert!(status.success(), "{status}; stderr:\n{}", self.stderr());
             assert!(left.is_empty(), "processes are left: {left:#?}");
         } else {
+            self.lab.stop_daemon();
             self.lab.wait_until_gone(DEADLINE);
         }
     }
@@ -863,11 +903,12 @@ fn wait_within(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Resident memory of a process in bytes.
+/// Memory of a process in bytes that is its own. What it has mapped of its executable comes and goes with what else the
+/// machine does.
 #[cfg(target_os = "linux")]
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kilobytes = resident.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kilobytes.expect("a number") * 1024
 }

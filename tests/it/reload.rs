@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{DEADLINE, Gateway, Lab, Peer, TOOLS_CHANGED, VERSION, dev, fake, server};
+use crate::harness::{DEADLINE, Gateway, Lab, Peer, TOOLS_CHANGED, VERSION, as_served, dev, fake, server};
 
 impl Gateway {
     /// Writes another `workbench-config.json` beside the old one and renames it, as editors do.
@@ -34,7 +34,11 @@ impl Gateway {
 }
 
 fn replace_file(lab: &Lab, name: &str, text: &str) {
-    let beside = lab.write("beside", &lab.fill(text));
+    let text = match name {
+        "workbench-config.json" | "tools.toml" => as_served(lab.fill(text)),
+        _ => lab.fill(text),
+    };
+    let beside = lab.write("beside", &text);
     std::fs::rename(beside, lab.dir.join(name)).expect("the directory is ours");
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{
-    Den, daemon, dev, ended, leave, leave_all, modern_call, open, recover, report, sessions, wait_until_dead,
+    Den, daemon, dev, ended, leave, leave_all, modern_call, open, recover, report, servers, sessions,
+    wait_until_dead,
 };
 use crate::client::Remote;
 use crate::harness::{
@@ -419,6 +420,36 @@ fn a_toolbox_stays_open_whose_servers_do_not_start_in_the_next_daemon() {
     den.kill_daemon();
     recover(&mut peer);
     assert_eq!(peer.tools(), ["open_toolbox", "dev__a__report"]);
+    leave(peer);
+}
+
+#[test]
+fn a_server_that_comes_late_in_the_next_daemon_is_told_of_once() {
+    let mut late = fake("--with report --resources 1 --prompts 1 --wait-for @dir/go");
+    late["connectTimeout"] = json!(0.2);
+    late["startTimeout"] = json!(60);
+    let den = Den::new(&dev(json!({"a": fake("--with echo"), "late": late})));
+    let go = den.lab.write("go", "");
+    let mut peer = den.session();
+    open(&mut peer, "dev");
+    let tools = peer.tools();
+    assert_eq!(tools, ["open_toolbox", "dev__a__echo", "dev__late__report"]);
+    let told = |peer: &mut Peer| {
+        [TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED].map(|method| peer.count(method))
+    };
+    told(&mut peer);
+    fs::remove_file(&go).expect("it is there");
+    den.kill_daemon();
+    recover(&mut peer);
+    // It has begun to start, and nobody waits for it.
+    den.until("the late one starts", |now| servers(now) == 2);
+    assert_eq!(peer.tools(), tools, "the client need not see them go and come back");
+    fs::write(&go, "").expect("the directory is ours");
+    den.until("both run", |now| {
+        now["servers"].as_array().is_some_and(|all| all.iter().all(|one| one["state"] == "running"))
+    });
+    let counts = told(&mut peer);
+    assert!(counts.iter().all(|count| *count <= 1), "{counts:?}");
     leave(peer);
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,10 @@ fn servers_end_when_nobody_has_them_open_and_not_before() {
     assert_eq!(den.servers_of(), 0);
 }
 
+/// How long a call that does not finish may go on after the end of its session: the second that it has, and what a busy machine
+/// adds to it.
+const GRACE: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(4);
+
 #[test]
 fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
     let mut config = dev(json!({"a": fake("--with slow,cancelled,echo,started,release")}));
@@ -61,6 +66,7 @@ fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
         let quick = peer.post_call("dev__a__slow", r#"{"ms":100}"#);
         peer.post_call("dev__a__slow", format!(r#"{{"key":"{how}"}}"#));
         watcher.call("dev__a__started", format!(r#"{{"key":"{how}"}}"#)).text();
+        let left = Instant::now();
         match how {
             "close" => {
                 peer.close();
@@ -71,6 +77,7 @@ fn calls_of_a_session_that_ends_have_a_second_and_are_then_cancelled() {
         }
         let count = if how == "close" { 1 } else { 2 };
         watcher.call("dev__a__cancelled", json!({ "count": count })).text();
+        assert!(GRACE.contains(&left.elapsed()), "{how}: {:?}", left.elapsed());
         den.until("one session, and none of the other's servers", |now| {
             (sessions(now), servers(now)) == (1, 1)
         });
@@ -157,7 +164,7 @@ fn a_relay_ends_as_the_gateway_does() {
     for name in ["TERM", "INT"] {
         let mut peer = den.session();
         open(&mut peer, "dev");
-        let quick = peer.post_call("dev__a__slow", r#"{"ms":200}"#);
+        let quick = peer.post_call("dev__a__slow", r#"{"ms":500}"#);
         let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
         peer.call("dev__a__started", r#"{"key":"k"}"#).text();
         let asked = Instant::now();
@@ -294,6 +301,7 @@ fn an_orderly_end_lets_calls_finish_and_is_no_death() {
         let quick = peer.post_call("dev__a__slow", r#"{"ms":200}"#);
         let slow = peer.post_call("dev__a__slow", r#"{"key":"k"}"#);
         peer.call("dev__a__started", r#"{"key":"k"}"#).text();
+        let asked = Instant::now();
         if round % 2 == 0 {
             assert_eq!(den.run(&["stop"]).code, Some(0));
         } else {
@@ -303,6 +311,7 @@ fn an_orderly_end_lets_calls_finish_and_is_no_death() {
         }
         assert_eq!(peer.answer(&quick).text(), "slow", "round {round}");
         assert!(peer.answer(&slow).failure().contains("shutting down"), "round {round}");
+        assert!(GRACE.contains(&asked.elapsed()), "round {round}: {:?}", asked.elapsed());
         assert!(pid_of(&mut peer, "a") > 0, "it goes on by itself");
         assert_eq!(sessions(&den.status()), 1, "in a daemon, round {round}");
     }

@@ -7,6 +7,7 @@
 
 mod alone;
 mod clock;
+mod contract;
 mod cost;
 mod death;
 mod ending;

@@ -410,6 +410,37 @@ fn daemons_that_die_during_the_handshake_are_given_up() {
     }
 }
 
+#[test]
+fn a_daemon_that_cannot_be_started_or_takes_no_session_leaves_the_session_in_its_own_process() {
+    let den = Den::new(&dev(json!({"a": fake("--with report")})));
+    leave(den.session());
+    let socket = den.socket();
+    den.run(&["stop"]);
+    let goes_on_alone = |reason: &str| {
+        let mut peer = den.session();
+        let told = peer.stderr_with("no daemon: ");
+        assert!(told.contains(reason), "{told}");
+        assert_eq!(open(&mut peer, "dev")["tools_registered"], 1, "{reason}");
+        leave(peer);
+    };
+    let lock = socket.with_extension("lock");
+    fs::remove_file(&lock).expect("it is ours");
+    fs::create_dir(&lock).expect("it is free");
+    goes_on_alone("no daemon: the daemon cannot be started: ");
+    fs::remove_dir(&lock).expect("it is ours");
+    let squatter = UnixListener::bind(&socket).expect("it is free");
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in squatter.incoming().flatten() {
+            // They may have gone.
+            let _ = stream.write_all(b"mcp-workbench-daemon 0123456789abcdef 1\n");
+            kept.push(stream);
+        }
+    });
+    goes_on_alone("no daemon: the daemon did not take the session within 10 seconds");
+    fs::remove_file(&socket).expect("it is ours");
+}
+
 /// Lets the program gain no privileges.
 pub(super) fn without_new_privileges(command: &mut Command) {
     // SAFETY: one system call between fork and exec that touches no memory.

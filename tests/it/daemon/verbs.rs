@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Den, dev, leave, open, sessions};
 use crate::harness::{fake, gateway_path, server, toolman_path};
+use crate::pty::{ALL, Terminal};
 
 #[test]
 fn what_runs_can_be_seen() {
@@ -194,6 +195,29 @@ fn connects(program: &Path, name: &str, before: &str, after: &str) {
     fs::write(&file, before).expect("ours");
     assert_eq!(connect(&[]).code, Some(2));
     assert_eq!(now(), before);
+}
+
+#[test]
+fn whoever_does_not_want_the_client_connected_is_not_asked_for_the_key() {
+    let den = Den::new(&json!({"toolboxes": {}}));
+    let own = den.lab.dir.join("xdg-config/mcp-workbench/workbench-config.json");
+    fs::create_dir_all(own.parent().expect("a directory")).expect("ours");
+    fs::write(&own, "{\"toolboxes\": {}}").expect("ours");
+    let clients = den.lab.dir.join(".gemini/settings.json");
+    for (keys, connected, shared) in
+        [(&["n"][..], false, false), (&["y", "n"], true, false), (&["y"], true, true)]
+    {
+        let mut command = den.command();
+        command.args(["connect", "gemini", "--daemon"]);
+        let mut terminal = Terminal::start(command, ALL);
+        for key in keys {
+            terminal.wait_for("[y/N/d] ").press(&format!("{key}\n"));
+        }
+        let ended = terminal.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let has_key = fs::read_to_string(&own).expect("ours").contains("daemon");
+        assert_eq!((clients.exists(), has_key), (connected, shared), "{keys:?}: {ended:?}");
+    }
 }
 
 #[test]
