@@ -239,21 +239,19 @@ impl Engine {
         upstream
     }
 
-    /// The environment of whoever starts an upstream.
-    fn vars_of(&self, upstream: &Upstream) -> Variables {
-        upstream.origin().map_or_else(|| self.programs.vars.clone(), |origin| origin.vars.clone())
-    }
-
     /// The certificate authorities that are trusted for an upstream behind a URL.
     pub(super) fn authorities_of(&self, upstream: &Upstream) -> Authorities {
-        Authorities::named_in(&self.vars_of(upstream))
+        match upstream.origin() {
+            Some(origin) => Authorities::named_in(&origin.vars, &origin.directory),
+            None => Authorities::named_in(&self.programs.vars, &self.programs.directory),
+        }
     }
 
     /// Every value that must not be readable in anything said about an upstream. Of the inherited variables
     /// only those that the file names are included: hiding all of them would leave nothing readable.
     pub fn secrets_of(&self, upstream: &Upstream) -> Redactor {
         let secrets = self.settings().secrets.clone();
-        let vars = self.vars_of(upstream);
+        let vars = upstream.origin().map_or_else(|| self.programs.vars.clone(), |origin| origin.vars.clone());
         let Transport::Stdio(command) = &upstream.spec().transport else { return secrets };
         secrets.with(vars.iter().filter_map(|(name, value)| {
             let name = name.to_str().filter(|name| command.inherit_env.iter().any(|other| other == name))?;

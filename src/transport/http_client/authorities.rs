@@ -4,7 +4,7 @@
 //! The environment is a parameter: in the daemon each session has its own.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::{ClientConfig, RootCertStore};
@@ -21,14 +21,15 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// Those that this environment names.
-    pub fn named_in(vars: &[(OsString, OsString)]) -> Self {
+    /// Those that this environment names; relative paths are meant from this directory.
+    pub fn named_in(vars: &[(OsString, OsString)], directory: &Path) -> Self {
         let [file, directories] = AUTHORITY_VARIABLES.map(|wanted| {
             let found = vars.iter().find(|(name, _)| name == wanted);
             found.map_or(OsStr::new(""), |(_, value)| value)
         });
         let directories = std::env::split_paths(directories).filter(|path| !path.as_os_str().is_empty());
-        Self { file: (!file.is_empty()).then(|| PathBuf::from(file)), directories: directories.collect() }
+        let directories = directories.map(|path| directory.join(path));
+        Self { file: (!file.is_empty()).then(|| directory.join(file)), directories: directories.collect() }
     }
 
     /// TLS that trusts them. Those of the system are read once per process.
@@ -94,20 +95,23 @@ mod tests {
     fn an_environment_names_a_file_and_directories_or_nothing() {
         let named = |vars: &[(&str, &str)]| {
             let vars: Vec<_> = vars.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            Authorities::named_in(&vars)
+            Authorities::named_in(&vars, Path::new("/here"))
         };
         for nothing in [&[][..], &[("SSL_CERT_FILE", "")], &[("SSL_CERT_DIR", "")], &[("PATH", "/bin")]] {
             assert_eq!(named(nothing), Authorities::default(), "{nothing:?}");
         }
-        let directories = std::env::join_paths(["/one", "/two"]).expect("no separator in them");
+        let directories = std::env::join_paths(["/one", "two"]).expect("no separator in them");
         let both =
             named(&[("SSL_CERT_FILE", "/file"), ("SSL_CERT_DIR", directories.to_str().expect("UTF-8"))]);
-        let expected = ["/one", "/two"].map(PathBuf::from);
+        let expected = [PathBuf::from("/one"), Path::new("/here").join("two")];
         assert_eq!((both.file.as_deref(), &both.directories[..]), (Some("/file".as_ref()), &expected[..]));
         let refused = both.tls().expect_err("nothing is there");
+        let places = ["/file".to_owned(), "/one".to_owned(), expected[1].display().to_string()].join(", ");
         assert_eq!(
             refused,
-            "TLS: there are no certificate authorities in /file, /one, /two; correct SSL_CERT_FILE or SSL_CERT_DIR"
+            format!(
+                "TLS: there are no certificate authorities in {places}; correct SSL_CERT_FILE or SSL_CERT_DIR"
+            )
         );
     }
 }
